@@ -10,6 +10,7 @@ import importlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from scaleformer.formats.breaks import escape_html, make_edits, render
@@ -27,8 +28,9 @@ _FRONT_MATTER = re.compile(
 _LINE_END = re.compile(r"\r\n?|\n")
 _FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]:?")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)")
-_MARKS = re.compile(r"([\\`*_\[\]<>~|]|&(?=#?\w+;))")
-_ESCAPES = re.compile(r"\\(?=[!-/:-@\[-`{-~]|$)|&(?=#?\w+;)")  # what would turn the next characters into others
+_escape = partial(re.compile(r"[\\`*_\[\]<>~|]|&(?=#?\w+;)").sub, r"\\\g<0>")
+# what would turn the next characters into others
+_escape_least = partial(re.compile(r"\\(?=[!-/:-@\[-`{-~]|$)|&(?=#?\w+;)").sub, r"\\\g<0>")
 _BLOCK_MARK = re.compile(r"^(\d*)([-+#=:.)>~])")
 _FORMS = {"heading_open": "heading", "th_open": "cell", "td_open": "cell"}
 _UNREAD = {"html_block": "html", "fence": "code", "code_block": "code"}
@@ -93,14 +95,6 @@ class MarkdownFile:
                     break
             else:
                 self.left["segments left as they are, since their translation would change the structure"] += 1
-
-
-def _escape(prose: str) -> str:
-    return _MARKS.sub(r"\\\1", prose)
-
-
-def _escape_least(prose: str) -> str:
-    return _ESCAPES.sub(r"\\\g<0>", prose)
 
 
 class _Inline:
@@ -196,7 +190,11 @@ def _pieces(children: Sequence[Any], content: str) -> Iterator[_Piece]:
                 yield _Piece(start, stop, "lone")
         elif child.type == "text_special" and len(child.content) == 1:
             yield _Piece(start, stop, "character", None, child.content)
-        elif child.type == "image" and content.startswith(child.content, start + 2) and not _marked(child):
+        elif (
+            child.type == "image"
+            and content.startswith(child.content, start + 2)
+            and all(inner.type in ("text", "softbreak") for inner in child.children or [])
+        ):
             end = start + 2 + len(child.content)
             yield _Piece(start, start + 2, "open", number)
             yield _Piece(end, stop, "close", number)
@@ -212,10 +210,6 @@ def _pieces(children: Sequence[Any], content: str) -> Iterator[_Piece]:
             yield _Piece(start, stop, "close", pair, f"][{' '.join(content[first:start].split())}]" if short else "")
         else:
             yield _Piece(start, stop, "break" if child.type == "hardbreak" else "lone")
-
-
-def _marked(image: Any) -> bool:
-    return any(child.type not in ("text", "softbreak") for child in image.children or [])
 
 
 def _tag(written: str, start: int, stop: int, number: int, open_tags: list[tuple[str, int]]) -> _Piece:
