@@ -13,12 +13,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from scaleformer.formats.archives import open_archive, read_part, write_parts
-from scaleformer.formats.markup import Markup, decode_xml, encode_xml
+from scaleformer.formats.archives import ArchiveFile, find_elements, read_part
+from scaleformer.formats.markup import decode_xml
 from scaleformer.formats.paragraphs import Paragraph
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.segments import Block, Span
-from scaleformer.formats.splicing import Edit, splice
+from scaleformer.formats.splicing import Edit, encode, splice
 from scaleformer.formats.word_markup import WordMarkup, style_kinds
 from scaleformer.system.errors import DataError
 
@@ -32,36 +32,35 @@ _CHOICE, _FALLBACK = (
 _OLE = b"\xd0\xcf\x11\xe0"  # first bytes of Word documents before 2007, and of encrypted ones
 
 
-class DocxFile:
+class DocxFile(ArchiveFile):
     """The paragraphs of a document and its notes, headers and footers.
 
     Raises DataError if the archive is damaged, holds no Word document, is not well-formed, declares entities, or is
     too large when unpacked.
     """
 
+    title = "docx"
+
     def __init__(self, content: bytes, name: str) -> None:
-        self._content = content
-        self.left: Counter[str] = Counter()
         if content.startswith(_OLE):
             raise DataError(f"{name}: an old or encrypted Word document: save it as .docx without a password")
-        with open_archive(content, name, "docx") as archive:
-            names, styles = self._names(archive, name)
-            read = {part: read_part(archive, part, name) for part in (*names, *styles)}
-            kinds = dict(kind for part in styles for kind in style_kinds(read[part], f"{name}: {part}"))
-            self._parts = {part: _Part(read[part], f"{name}: {part}", self.left, kinds) for part in names}
-        self.blocks = [block for part in self._parts.values() for block in part.blocks]
+        super().__init__(content, name)
+
+    def _read(self, archive: zipfile.ZipFile, name: str) -> dict[str, _Part]:
+        names, styles = self._names(archive, name)
+        read = {part: read_part(archive, part, name) for part in (*names, *styles)}
+        kinds = dict(kind for part in styles for kind in style_kinds(read[part], f"{name}: {part}"))
+        return {part: _Part(read[part], f"{name}: {part}", self.left, kinds) for part in names}
 
     def _names(self, archive: zipfile.ZipFile, name: str) -> tuple[list[str], list[str]]:
         """The names of the parts to translate, and of those with styles, by their types."""
         names = set(archive.namelist())
         found: dict[str, list[str]] = defaultdict(list)
-        if _TYPES in names:
-            types = Markup(decode_xml(read_part(archive, _TYPES, name), f"{name}: {_TYPES}")[0], f"{name}: {_TYPES}")
-            for token in types.tokens:
-                part, kind = (token.attributes.get(key, "") for key in ("PartName", "ContentType"))
+        for attributes in find_elements(archive, _TYPES, name, "Override") if _TYPES in names else ():
+            part, kind = attributes.get("PartName", "").removeprefix("/"), attributes.get("ContentType", "")
+            if part in names:
                 last = re.split(r"[./]", kind.removesuffix("+xml"))[-1]
-                if part.removeprefix("/") in names and token.kind == "start":
-                    found["main" if _MAIN.search(kind) else last].append(part.removeprefix("/"))
+                found["main" if _MAIN.search(kind) else last].append(part)
         main = found["main"] or [part for part in ("word/document.xml",) if part in names]
         if not main:
             raise DataError(f"{name}: an archive that holds no Word document: wanted .docx")
@@ -70,10 +69,6 @@ class DocxFile:
                 self.left[words] += len(found[kind])
         others = [part for kind in _OTHERS for part in sorted(found[kind])]
         return list(dict.fromkeys([*main, *others])), found["styles"]
-
-    def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
-        """The document with the changes of each block; without changes the same file."""
-        return write_parts(self._content, self._parts, changes)
 
 
 class _Part:
@@ -121,7 +116,7 @@ class _Part:
                 return splice(content[start:stop], own)
 
             edits.append((paragraph.start, paragraph.stop, paragraph.write(by_paragraph[number], raw)))
-        return encode_xml(splice(content, edits), self._encoding)
+        return encode(splice(content, edits), self._encoding)
 
 
 def _paragraph_tokens(markup: WordMarkup) -> Iterator[tuple[int, bool, int | None, int | None]]:

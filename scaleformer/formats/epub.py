@@ -7,14 +7,10 @@ from __future__ import annotations
 
 import posixpath
 import zipfile
-from collections import Counter
-from collections.abc import Sequence
 from urllib.parse import unquote
-from xml.etree import ElementTree
 
-from scaleformer.formats.archives import open_archive, read_part, write_parts
+from scaleformer.formats.archives import ArchiveFile, find_elements, read_part
 from scaleformer.formats.html import HtmlFile
-from scaleformer.formats.restoring import Change
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown
 
@@ -23,23 +19,16 @@ _PAGES = ("application/xhtml+xml", "text/html")
 _CONTENTS = "application/x-dtbncx+xml"  # the table of contents of EPUB 2
 
 
-class EpubFile:
+class EpubFile(ArchiveFile):
     """The blocks of all pages in the order of reading, then those of the tables of contents and other pages.
 
     Raises DataError if the archive is damaged, holds no book, protects its pages, or is too large when unpacked.
     """
 
-    def __init__(self, content: bytes, name: str) -> None:
-        self._content = content
-        self.left: Counter[str] = Counter()
-        with open_archive(content, name, "EPUB") as archive:
-            pages = _pages(archive, name)
-            self._parts = {part: HtmlFile(read_part(archive, part, name), f"{name}: {part}") for part in pages}
-        self.blocks = [block for part in self._parts.values() for block in part.blocks]
+    title = "EPUB"
 
-    def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
-        """The book with the changes of each block; without changes the same file."""
-        return write_parts(self._content, self._parts, changes)
+    def _read(self, archive: zipfile.ZipFile, name: str) -> dict[str, HtmlFile]:
+        return {part: HtmlFile(read_part(archive, part, name), f"{name}: {part}") for part in _pages(archive, name)}
 
 
 def _pages(archive: zipfile.ZipFile, name: str) -> list[str]:
@@ -49,17 +38,17 @@ def _pages(archive: zipfile.ZipFile, name: str) -> list[str]:
     """
     if _CONTAINER not in archive.namelist():
         raise DataError(f"{name}: an archive that holds no EPUB book: wanted .epub")
-    packages = [root.get("full-path", "") for root in _elements(archive, _CONTAINER, name, "rootfile")]
+    packages = [root.get("full-path", "") for root in find_elements(archive, _CONTAINER, name, "rootfile")]
     if not packages:
         raise DataError(f"{name}: {_CONTAINER} names no package: wanted .epub")
     package = packages[0]  # others are renditions of the same book
     kinds: dict[str, str] = {}
     parts: dict[str, str] = {}
-    for item in _elements(archive, package, name, "item"):
+    for item in find_elements(archive, package, name, "item"):
         part = posixpath.join(posixpath.dirname(package), unquote(item.get("href", "")))
         parts[item.get("id", "")] = part = posixpath.normpath(part)
         kinds[part] = item.get("media-type", "")
-    read = [parts.get(item.get("idref", ""), "") for item in _elements(archive, package, name, "itemref")]
+    read = [parts.get(item.get("idref", ""), "") for item in find_elements(archive, package, name, "itemref")]
     pages = list(dict.fromkeys(part for part in read if kinds.get(part) in _PAGES))
     pages += [part for part, kind in kinds.items() if kind == _CONTENTS or (kind in _PAGES and part not in pages)]
     locked = _locked(archive, name)
@@ -75,18 +64,4 @@ def _locked(archive: zipfile.ZipFile, name: str) -> set[str]:
     """The parts that are encrypted; fonts often are."""
     if _ENCRYPTION not in archive.namelist():
         return set()
-    return {unquote(item.get("URI", "")) for item in _elements(archive, _ENCRYPTION, name, "CipherReference")}
-
-
-def _elements(archive: zipfile.ZipFile, part: str, name: str, tag: str) -> list[ElementTree.Element]:
-    """The elements of that name in an XML part, in any name space."""
-    if part not in archive.namelist():
-        raise DataError(f"{name}: lacks {shown(part)}: fetch it again")
-    content = read_part(archive, part, name)
-    if b"<!ENTITY" in content:
-        raise DataError(f"{name}: {part}: declares entities, which are not supported")
-    try:
-        root = ElementTree.fromstring(content)
-    except ElementTree.ParseError as error:
-        raise DataError(f"{name}: {part}: malformed XML ({error})") from None
-    return [element for element in root.iter() if element.tag.rpartition("}")[2] == tag]
+    return {unquote(item.get("URI", "")) for item in find_elements(archive, _ENCRYPTION, name, "CipherReference")}

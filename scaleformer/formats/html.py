@@ -11,10 +11,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 
-from scaleformer.formats.breaks import escape_html, make_edits
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.segments import CODE, Block, BlockBuilder
-from scaleformer.formats.splicing import decode, encode, splice
+from scaleformer.formats.splicing import decode, encode, escape_html, make_edits, splice
 from scaleformer.system.errors import DataError
 
 # Other elements end a sentence.

@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from scaleformer.formats.breaks import escape_html, make_edits, render
 from scaleformer.formats.html import html_blocks
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.segments import CODE, Block, BlockBuilder
-from scaleformer.formats.splicing import Edit, decode, encode, splice
+from scaleformer.formats.splicing import Edit, decode, escape_html, make_edits, render, splice
 from scaleformer.system.errors import DataError
 
 _DEEPEST = 255  # levels; a list takes two
@@ -58,7 +57,7 @@ class MarkdownFile:
             else:
                 self._edit(block, hole, some, inside[hole])
         edits += [inline.raw(edit, self.content) for inline, some in inside.items() for edit in some]
-        return encode(splice(self.content, edits), "utf-8")
+        return splice(self.content, edits).encode()
 
     def _find(self, name: str) -> Iterator[tuple[Block, _Inline | None]]:
         front = _FRONT_MATTER.match(self.content)

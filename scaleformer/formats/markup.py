@@ -218,11 +218,6 @@ def _undecodable(error: UnicodeDecodeError, line: int, name: str, encoding: str)
     return DataError(f"{name}:{line}: malformed XML (not {encoding.upper()}): convert it to UTF-8")
 
 
-def encode_xml(text: str, encoding: str) -> bytes:
-    """The bytes of an XML file, with character references where its encoding lacks a character."""
-    return text.encode(encoding, "xmlcharrefreplace")
-
-
 def with_attributes(tag: str, **attributes: str | None) -> str:
     """A start tag of the file with some attributes set; None removes them. "_" in their names stands for "-"."""
     given = {key.replace("_", "-"): value for key, value in attributes.items()}

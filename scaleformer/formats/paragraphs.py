@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, groupby
 
-from scaleformer.formats.breaks import plain
 from scaleformer.formats.markup import XML
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.segments import CODE, BlockBuilder, Span
+from scaleformer.formats.splicing import plain
 from scaleformer.formats.word_markup import Run, WordMarkup
 
 _AROUND_RUNS = ("hyperlink", "ins", "moveTo", "smartTag", "customXml", "dir", "bdo")

@@ -6,10 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from scaleformer.formats.breaks import break_again
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.segments import MARK, Block, Span
-from scaleformer.formats.splicing import Edit, splice
+from scaleformer.formats.splicing import Edit, break_again, splice
 
 _DIRECTIVE = re.compile(
     r"%(?P<key>\d+\$|\([^()]*\))?(?P<rest>[-+ #0']*(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:hh?|ll?|[Lqjzt])?"

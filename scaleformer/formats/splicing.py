@@ -1,10 +1,14 @@
-"""Edits of text files: translations replace their source, everything else stays."""
+"""Edits of text files: translations replace their source, with as many line breaks; everything else stays."""
 
 from __future__ import annotations
 
+import html
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 
+from scaleformer.formats.restoring import Change
+from scaleformer.formats.segments import Block, Span
 from scaleformer.system.errors import DataError
 
 Edit = tuple[int, int, str]  # a range of the content and its replacement
@@ -12,6 +16,9 @@ Edit = tuple[int, int, str]  # a range of the content and its replacement
 #: The character sets of gettext and XML. Python has others, some of which take hours to decode.
 CHARSETS = re.compile(r"utf-?8|(?:us-)?ascii|(?:iso|koi8|cp|windows|gb|big5|euc|shift|johab|tis|tcvn|viscii).*")
 _CHARSET = re.compile(rb"""(?:<meta[^>]+charset|<\?xml[^>]+encoding)\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
+# Characters that XML or a line must not contain: controls, line separators, surrogates.
+_UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]+")
+_DASHES = ("-", "–", "—")
 
 
 def splice(content: str, edits: Iterable[Edit]) -> str:
@@ -45,5 +52,82 @@ def decode(content: bytes, name: str, declared: bool = False) -> tuple[str, str]
 
 
 def encode(text: str, encoding: str) -> bytes:
-    """The bytes of a text; HTML in other encodings gets references for characters that they lack."""
+    """The bytes of HTML or XML, with character references where its encoding lacks a character."""
     return text.encode(encoding, "xmlcharrefreplace")
+
+
+class Break(str):
+    """A line break as the file writes it."""
+
+
+def plain(text: str) -> str:
+    """Model output as a line that is valid in every format."""
+    return _UNWRITABLE.sub(" ", text)
+
+
+def escape_html(text: str) -> str:
+    """Prose as text of HTML or XML."""
+    return html.escape(text, quote=False)
+
+
+def make_edits(
+    content: str, blocks: Sequence[Block], changes: Sequence[Sequence[Change]], escape: Callable[[str], str] = str
+) -> list[Edit]:
+    """The changes of blocks with text spans as edits of the content that they come from."""
+    return [
+        (*block.origin(change.start, change.stop), render(block, change, lambda i, j: content[i:j], escape))
+        for block, some in zip(blocks, changes, strict=True)
+        for change in some
+    ]
+
+
+def render(
+    block: Block,
+    change: Change,
+    written: Callable[[int, int], str],
+    escape: Callable[[str], str] = str,
+    *,
+    letters: bool = False,
+) -> str:
+    """A change of a block with text spans, encoded for the file: escapes prose and restores line breaks."""
+    pieces = []
+    for kind, parts in groupby(break_again(block, change, written, letters=letters), type):
+        texts = [str(part.content) if isinstance(part, Span) else str(part) for part in parts]
+        pieces.append(escape("".join(texts)) if kind is str else "".join(texts))
+    return "".join(pieces)
+
+
+def break_again(
+    block: Block, change: Change, written: Callable[[int, int], str], *, letters: bool = False
+) -> list[str | Span]:
+    """The parts of a change, prose as single characters, with a space turned into a line break for each break of the
+    text it replaces.
+
+    written  the file content between two origins; spaces of the block that are line breaks there count as breaks
+    letters  break only before letters, so that no line begins with what the format may read as a mark
+    Each break goes to the space nearest to its relative position; one before a dash (a new speaker) to a space before a
+    dash, if there is one. A translation with few spaces gets fewer lines.
+    """
+    parts: list[str | Span] = []
+    for part in change.parts:
+        parts += [part] if isinstance(part, Span) else plain(part)
+    breaks = [
+        (place, text)
+        for place in range(change.start + 1, change.stop - 1)
+        if block.text[place] == " " and re.search("[\r\n]", text := written(*block.origins[place]))
+    ]
+    spaces = [place for place in range(1, len(parts) - 1) if parts[place] == " "]
+    if letters:
+        spaces = [place for place in spaces if isinstance(after := parts[place + 1], str) and after.isalpha()]
+    for number, (place, text) in enumerate(breaks, 1):
+        choices = spaces[: max(len(spaces) - (len(breaks) - number), 1)]  # leave one for each remaining break
+        if block.text[place + 1] in _DASHES:
+            choices = [space for space in choices if parts[space + 1] in _DASHES] or choices
+        if not choices:
+            break
+        share = (place - change.start) / (change.stop - change.start) * len(parts)
+        distances = [abs(space - share) for space in choices]
+        chosen = choices[distances.index(min(distances))]
+        parts[chosen] = Break(text)
+        spaces = [space for space in spaces if space > chosen]
+    return parts

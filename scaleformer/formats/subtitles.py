@@ -10,10 +10,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from scaleformer.formats.breaks import escape_html, make_edits
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.segments import Block, BlockBuilder
-from scaleformer.formats.splicing import decode, splice
+from scaleformer.formats.splicing import decode, escape_html, make_edits, splice
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown
 

@@ -6,10 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from scaleformer.formats.breaks import make_edits
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.segments import BlockBuilder
-from scaleformer.formats.splicing import decode, splice
+from scaleformer.formats.splicing import decode, make_edits, splice
 
 _UNWRAPPED = 120  # characters: in a file with a longer line, every line is a paragraph
 _LINE = re.compile(r"[^\r\n]+")

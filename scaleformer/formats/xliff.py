@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scaleformer.formats.bitexts import Bitext
-from scaleformer.formats.breaks import break_again, escape_html
 from scaleformer.formats.lines import opened
-from scaleformer.formats.markup import Markup, Token, decode_xml, encode_xml, with_attributes
+from scaleformer.formats.markup import Markup, Token, decode_xml, with_attributes
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.rows import Row, one_segment
 from scaleformer.formats.segments import Block, BlockBuilder, Span
-from scaleformer.formats.splicing import Edit, splice
+from scaleformer.formats.splicing import Edit, break_again, encode, escape_html, splice
 from scaleformer.system.errors import DataError
 
 _ENCLOSING = ("g", "pc", "mrk")
@@ -214,7 +213,7 @@ class XliffFile:
             if some
             for edit in self._edits(unit, _translation(pieces, block, some))
         ]
-        return encode_xml(splice(self._markup.content, edits), self._encoding)
+        return encode(splice(self._markup.content, edits), self._encoding)
 
     def _edits(self, unit: _Unit, text: str) -> Iterator[Edit]:
         markup = self._markup

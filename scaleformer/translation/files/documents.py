@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from scaleformer.formats.breaks import plain
 from scaleformer.formats.files import read_prose
 from scaleformer.formats.lines import Input, read_content
 from scaleformer.formats.recognition import FORMATS, TRANSLATED, recognise
 from scaleformer.formats.restoring import find_changes
 from scaleformer.formats.segments import Span
+from scaleformer.formats.splicing import plain
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document
 from scaleformer.translation.files.lines import read_documents, write_translations
