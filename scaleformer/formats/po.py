@@ -53,19 +53,6 @@ def read_rows(path: Path, name: str, bitext: Bitext, dropped: Counter[str]) -> I
         return PoFile(file.read(), str(path)).rows(name, dropped)
 
 
-class _Part(NamedTuple):
-    """A line of a message.
-
-    line  its index
-    word  "msgid", "msgstr[1]", ...; "" if a text continues; "#" for a comment
-    text  with quotation marks and escapes
-    """
-
-    line: int
-    word: str
-    text: str
-
-
 class _Field(NamedTuple):
     """msgid, msgstr[1] ... of a message, with the indices of its lines."""
 
@@ -103,24 +90,10 @@ class PoFile:
         self._raw = content.splitlines(keepends=True)
         lines, self._encoding = _decoded(content, name)
         self._wraps = all(len(line) <= WIDTH + 1 for line in lines if not line.startswith("#"))
-        self._messages = [found for parts in _split(lines, name) if (found := self._message(*parts)) is not None]
+        self._messages = list(_find_messages(lines, name, self._encoding))
         self.left: Counter[str] = Counter()
         self._units = list(self._find_units())
         self.blocks = [block for unit in self._units for block in unit.blocks]
-
-    def _message(self, parts: Sequence[_Part], obsolete: bool) -> _Message | None:
-        """The message of some lines; None for the header and for comments alone."""
-        comments = [part.text for part in parts if part.word == "#"]
-        flags = {flag.strip() for text in comments if text.startswith("#,") for flag in text[2:].split(",")}
-        fields = {}
-        begins = [place for place, part in enumerate(parts) if part.word not in ("", "#")]
-        for begin, end in zip(begins, [*begins[1:], len(parts)], strict=False):
-            first, some = parts[begin], parts[begin:end]
-            text = _unescaped([part.text for part in some], f"{self._name}:{first.line + 1}", self._encoding)
-            fields[first.word] = _Field(first.word, [part.line for part in some], text)
-        if not fields or not (fields["msgid"].text or "msgctxt" in fields):
-            return None
-        return _Message(fields, flags, obsolete)
 
     def rows(self, name: str, dropped: Counter[str]) -> Iterator[Row]:
         """The translated messages, of the document `name`; counts the others by reason.
@@ -226,14 +199,14 @@ def _decoded(content: bytes, name: str) -> tuple[list[str], str]:
     return lines, encoding
 
 
-def _split(lines: Sequence[str], name: str) -> Iterator[tuple[list[_Part], bool]]:
-    """The lines of each message, and whether it is obsolete. Raises DataError if a line belongs to no message, or a
-    message lacks a part."""
-    words, parts = "", []
+def _find_messages(lines: Sequence[str], name: str, encoding: str) -> Iterator[_Message]:
+    """The messages but for the header. Raises DataError if a line belongs to no message, or a message lacks a part."""
+    words = ""
+    parts: list[tuple[int, str, str]] = []  # index, first word ("" if a text continues) and text of lines
     for number, line in enumerate(lines):
         if _COMMENT.fullmatch(line):
             words += "#"
-            parts.append(_Part(number, "#", line))
+            parts.append((number, "#", line))
         elif line:
             part = _PART.fullmatch(line)
             if part is None:
@@ -241,16 +214,31 @@ def _split(lines: Sequence[str], name: str) -> Iterator[tuple[list[_Part], bool]
                 raise DataError(f"{name}:{number + 1}: {shown(line)}: {wanted}")
             word = _WORDS.get(part[2], "n")
             words += word.upper() if part[1] else word
-            parts.append(_Part(number, part[2], part[3]))
+            parts.append((number, part[2], part[3]))
     place = 0
     while place < len(parts):
         whole = _MESSAGE.match(words, place)
         if whole is None:
-            where = f"{name}:{next(part.line for part in parts[place:] if part.word != '#') + 1}"
+            where = f"{name}:{next(number for number, word, _ in parts[place:] if word != '#') + 1}"
             wanted = "wanted msgid and msgstr, or msgid, msgid_plural and msgstr[0] ..., each once"
             raise DataError(f"{where}: the message that begins here is incomplete: {wanted}")
-        yield parts[place : whole.end()], whole[0].strip("#").isupper()
+        flags: set[str] = set()
+        quoted: list[tuple[str, list[int], list[str]]] = []
+        for number, word, text in parts[place : whole.end()]:
+            if text.startswith("#,"):
+                flags |= {flag.strip() for flag in text[2:].split(",")}
+            elif word and word != "#":
+                quoted.append((word, [number], [text]))
+            elif not word:
+                quoted[-1][1].append(number)
+                quoted[-1][2].append(text)
         place = whole.end()
+        fields = {
+            word: _Field(word, numbers, _unescaped(texts, f"{name}:{numbers[0] + 1}", encoding))
+            for word, numbers, texts in quoted
+        }
+        if fields and (fields["msgid"].text or "msgctxt" in fields):
+            yield _Message(fields, flags, whole[0].strip("#").isupper())
 
 
 def _unescaped(quoted: Sequence[str], where: str, encoding: str) -> str:
