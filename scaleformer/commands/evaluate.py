@@ -14,10 +14,11 @@ from scaleformer.checkpoints.run_config import trained_mode
 from scaleformer.decoding.config import MaxTokens, Mode, choose_decoding
 from scaleformer.decoding.ensemble import Average
 from scaleformer.evaluation.corpus import choose_corpora
-from scaleformer.evaluation.final import evaluate_translations
+from scaleformer.evaluation.final import evaluate_translator
 from scaleformer.evaluation.metrics import choose_metrics
 from scaleformer.evaluation.translation_run import results_folder
 from scaleformer.system.schema import Natural, Positive
+from scaleformer.translation.request import Request
 from scaleformer.translation.translator import Precision, Translator
 
 
@@ -56,19 +57,17 @@ def main(options: Options, given: Sequence[str]) -> None:
         documents = list(islice(corpus.source.read(), options.max_documents))
         if not documents:
             raise ValueError(f"{corpus.source.where}: no documents in the {options.split} split")
-        evaluate_translations(
+        sources, names = [document.source for document in documents], [document.id for document in documents]
+        evaluate_translator(
             translator,
             documents,
-            decoding,
+            Request(sources, decoding, names, mode, options.max_tokens, corpus.tag),
             str(options.output or results_folder(translator.path)),
             split=options.split,
             corpus=corpus.name,
             metrics=metrics,
             samples=options.samples,
             ter=options.ter,
-            mode=mode,
-            max_tokens=options.max_tokens,
-            tag=corpus.tag,
             show_samples=False,
             conditions={"corpus": corpus.to_dict()},
         )

@@ -39,11 +39,12 @@ from scaleformer.translation.files.lines import (
     write_translations,
 )
 from scaleformer.translation.files.translating import FileRequest, Split, are_files, check_options, translate_files
+from scaleformer.translation.forced import ForcedTexts
 from scaleformer.translation.memory import Memory, recall
 from scaleformer.translation.pieces import PieceTranslator
+from scaleformer.translation.request import Listener, Request
 from scaleformer.translation.resumable import resumable_translations
-from scaleformer.translation.terms import merge_terms, tell_of_terms
-from scaleformer.translation.told import Told, as_settings
+from scaleformer.translation.terms import merge_terms, report_terms
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Precision, Translator
 from scaleformer.translation.word_alignments import align_words, alignments_path, write_alignments
@@ -93,15 +94,15 @@ def main(options: Options, given: Sequence[str]) -> None:
         )  # fmt: skip
         translate_files(translator, asked, decoding)
         return
-    names = options.input, options.output
-    given_input = Input(names[0])
+    files = options.input, options.output
+    given_input = Input(files[0])
     format = choose_format(options.format, given_input)
-    output_format = choose_output_format(options.output_format, names[1], format)
-    if output_format == "text" and all(map(os.path.isfile, names)) and os.path.samefile(*names):
-        raise ValueError(f"output={names[1]} is the input: its text would be lost: give another name or JSON Lines")
-    output = Path(names[1])
-    check_file("output", names[1])
-    to_file = names[1] != "-" and (output.is_file() or not output.exists())
+    output_format = choose_output_format(options.output_format, files[1], format)
+    if output_format == "text" and all(map(os.path.isfile, files)) and os.path.samefile(*files):
+        raise ValueError(f"output={files[1]} is the input: its text would be lost: give another name or JSON Lines")
+    output = Path(files[1])
+    check_file("output", files[1])
+    to_file = files[1] != "-" and (output.is_file() or not output.exists())
     translator, mode = _load(options)
     decoding = choose_decoding(translator.decoding, options.decoding, given)
     if output_format == "text" and decoding.n_best > 1:
@@ -113,21 +114,16 @@ def main(options: Options, given: Sequence[str]) -> None:
             wanted = "output_format=jsonl, with mode=document, without max_tokens"
             raise ValueError(f"alternatives={options.alternatives}: need whole documents in JSON Lines: set {wanted}")
         decoding = alternatives_config(decoding)
-    aligned = alignments_path(options.align, names[1], output_format, decoding.match_segments)
+    aligned = alignments_path(options.align, files[1], output_format, decoding.match_segments)
     source = read_documents(given_input, format, options.boundaries, options.ids)
     print(f"{given_input.name}: {source.counts()}", file=sys.stderr)
     write = partial(write_translations, source=source, format=output_format, lists=decoding.n_best > 1)
     documents = [document.source for document in source.documents]
-    told = recall(_memory(options, translator), source.told or [Told()] * len(documents), documents)
-    settings: dict[str, Any] = {
-        "ids": [document.id for document in source.documents],
-        "max_tokens": options.max_tokens,
-        "mode": mode,
-        "place": source.place,
-        **as_settings(told),
-    }
-    if any(terms := merge_terms(_terms(options), source.terms, documents)):
-        settings["terms"] = terms
+    forced = recall(_memory(options, translator), source.forced or [ForcedTexts()] * len(documents), documents)
+    names = [document.id for document in source.documents]
+    terms = merge_terms(_terms(options), source.terms, documents)
+    how = mode, options.max_tokens, None, forced, terms, source.where
+    request = Request(documents, decoding, names, *how)
 
     def others(translations: Sequence[Translation], first: int = 0) -> dict[str, Any]:
         """The alternatives and alignments of these translations, if JSON Lines should have them."""
@@ -137,7 +133,7 @@ def main(options: Options, given: Sequence[str]) -> None:
             with translation_bar("alternatives") if to_file else nullcontext() as progress:
                 pieces = PieceTranslator(translator.loaded, decoding, translator.tag_tokens())
                 found["alternatives"] = find_alternatives(
-                    pieces, documents[part], translations, told[part], options.alternatives, progress
+                    pieces, documents[part], translations, forced[part], options.alternatives, progress
                 )
         if options.align is not None and aligned is None:
             found["alignments"] = align_words(translator.loaded, documents[part], translations, translator.tag_tokens())
@@ -147,17 +143,15 @@ def main(options: Options, given: Sequence[str]) -> None:
         if to_file:
             with translation_bar("translating") as progress:
                 kept = output.with_name(f"{output.name}.part")
-                translations = stack.enter_context(
-                    resumable_translations(translator, documents, decoding, kept, progress=progress, **settings)
-                )
+                translations = stack.enter_context(resumable_translations(translator, request, kept, progress))
             found = others(translations)
             write(
-                stack.enter_context(translation_writer(names[1])),
+                stack.enter_context(translation_writer(files[1])),
                 translations=translations,
                 **found,
             )
         else:
-            file = stack.enter_context(translation_writer(names[1]))
+            file = stack.enter_context(translation_writer(files[1]))
             numbers = count()
 
             def show(translation: Translation) -> None:
@@ -171,15 +165,13 @@ def main(options: Options, given: Sequence[str]) -> None:
                 file.flush()
 
             with translation_bar("translating") as progress:
-                translations = translator.translate_documents(
-                    documents, decoding, progress=progress, finished=show, **settings
-                )
+                translations = translator.translate_documents(request, Listener(progress, show))
             if not documents:
                 write(file, translations=[])
     if aligned is not None:
         tag = translator.tag_tokens()
         write_alignments(aligned, align_words(translator.loaded, documents, translations, tag))
-    tell_of_terms(documents, translations, settings.get("terms"), translator.source_tokenizer.has_terms)
+    report_terms(request, translations, translator.source_tokenizer.has_terms)
     differ = sum(len(t.segments) != t.source_segments for t in translations)
     if differ:
         log.warning(

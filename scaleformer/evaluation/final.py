@@ -13,26 +13,26 @@ from rich.table import Table
 from rich.text import Text
 
 from scaleformer.checkpoints.run_config import test_split
-from scaleformer.decoding.config import DecodingConfig, Mode
 from scaleformer.evaluation.corpus import result_label
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.positions import quality_by_position
 from scaleformer.evaluation.samples import format_samples, write_samples
 from scaleformer.evaluation.scores import BleuReport, MetricScore
 from scaleformer.evaluation.suspicions import LOW, suspicions
-from scaleformer.evaluation.translation_run import Evaluation, evaluate, write_evaluation
+from scaleformer.evaluation.translation_run import Evaluation, translate_and_score, write_evaluation
 from scaleformer.system.files import check_folder
 from scaleformer.system.tables import print_table
 from scaleformer.text.documents import Document
+from scaleformer.translation.request import Request
 from scaleformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
 
 
-def evaluate_translations(
+def evaluate_translator(
     translator: Translator,
     documents: Sequence[Document],
-    decoding: DecodingConfig,
+    request: Request,
     folder: str | Path,
     *,
     split: str = "test",
@@ -40,21 +40,18 @@ def evaluate_translations(
     metrics: Metrics | None = None,
     samples: int = 5,
     ter: bool = True,
-    mode: Mode = "document",
-    max_tokens: int | None = None,
-    tag: str | None = None,
     show_samples: bool = True,
     conditions: Mapping[str, Any] | None = None,
 ) -> Evaluation:
     """Translate with a bar on stderr, write results and samples, print samples and table. After an interruption the
     same call continues after the finished documents.
 
+    request     for the sources of the documents
     folder      of the results (`write_evaluation`, as bleu-LABEL); samples go there too, or next to it when it is the
                 results/ of a run
     corpus      name of a corpus other than the run's own. LABEL is SPLIT, or CORPUS-SPLIT with such a name; samples of
                 the run's own test split are samples.txt, others samples-LABEL.txt
     metrics     how texts are compared
-    tag         to translate the documents with
     conditions  more fields for the JSON, such as the corpus
     Raises ValueError without documents or with empty references; OSError where writing fails.
     """
@@ -62,8 +59,8 @@ def evaluate_translations(
     chosen, label = metrics or Metrics(), result_label(corpus, split)
     check_folder(folder)
     name = f"bleu-{label}"
-    options: dict[str, Any] = {"decoding": decoding, "metrics": chosen, "ter": ter, "mode": mode, "tag": tag}
-    with evaluate(translator, documents, folder / f".{name}.part", max_tokens=max_tokens, **options) as evaluation:
+    kept = folder / f".{name}.part"
+    with translate_and_score(translator, documents, request, kept, chosen, ter) as evaluation:
         extra = {"split": split, "metrics": asdict(chosen), **(conditions or {})}
         extra["positions"] = quality_by_position(evaluation.documents, chosen)
         path = write_evaluation(folder, name, evaluation, translator, extra)

@@ -13,6 +13,7 @@ from scaleformer.data.augment.annotating import learn_partners
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.text.documents import Document
 from scaleformer.text.terms import Term, find_terms, pattern_of
+from scaleformer.translation.request import Request
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
 
@@ -106,8 +107,9 @@ def score_terms(translator: Translator, asked: Sequence[Asked], config: Decoding
     if not asked:
         raise ValueError("no segment has a word that the training text translates in two ways")
     sources = [one.source for one in asked]
-    usual = translator.translate_documents(sources, config)
-    told = translator.translate_documents(sources, config, terms=[{one.term.source: one.term.target} for one in asked])
+    usual = translator.translate_documents(Request(sources, config))
+    terms = [{one.term.source: one.term.target} for one in asked]
+    requested = translator.translate_documents(Request(sources, config, terms=terms))
 
     def has(one: Asked, translation: Translation) -> bool:
         return re.search(rf"\b{re.escape(one.term.target)}\b", translation.segments[one.segment], re.I) is not None
@@ -121,7 +123,7 @@ def score_terms(translator: Translator, asked: Sequence[Asked], config: Decoding
 
     rest = [
         (old, new)
-        for one, before, after in zip(asked, usual, told, strict=True)
+        for one, before, after in zip(asked, usual, requested, strict=True)
         for n, (old, new) in enumerate(zip(before.segments, after.segments, strict=True))
         if n != one.segment
     ]
@@ -129,10 +131,10 @@ def score_terms(translator: Translator, asked: Sequence[Asked], config: Decoding
         len(asked),
         len({one.term.source for one in asked}),
         share(has(*pair) for pair in zip(asked, usual, strict=True)),
-        share(has(*pair) for pair in zip(asked, told, strict=True)),
-        share(bool(a.term.target_pattern.search(t.segments[a.segment])) for a, t in zip(asked, told, strict=True)),
+        share(has(*pair) for pair in zip(asked, requested, strict=True)),
+        share(bool(a.term.target_pattern.search(t.segments[a.segment])) for a, t in zip(asked, requested, strict=True)),
         bleu(usual),
-        bleu(told),
+        bleu(requested),
         len(rest),
         sum(old != new for old, new in rest),
     )

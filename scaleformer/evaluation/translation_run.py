@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scaleformer.decoding.config import DecodingConfig, Mode
 from scaleformer.evaluation.alignment import by_bead
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.scores import BleuReport, evaluate_documents
@@ -21,6 +20,7 @@ from scaleformer.system.bars import translation_bar
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.text.documents import Document, one_line
+from scaleformer.translation.request import Request
 from scaleformer.translation.resumable import resumable_translations
 from scaleformer.translation.translator import Translator
 
@@ -37,58 +37,38 @@ class Evaluation:
 
     documents: Sequence[TranslatedDocument]
     report: BleuReport
-    decoding: DecodingConfig
-    mode: Mode
-    max_tokens: int | None
+    request: Request
     seconds: float | None
 
 
 @contextmanager
-def evaluate(
+def translate_and_score(
     translator: Translator,
     documents: Sequence[Document],
+    request: Request,
     kept: str | Path,
-    *,
-    decoding: DecodingConfig | None = None,
     metrics: Metrics | None = None,
     ter: bool = True,
-    mode: Mode = "document",
-    max_tokens: int | None = None,
-    tag: str | None = None,
 ) -> Iterator[Evaluation]:
-    """Translate documents as the translator's `mode`, `max_tokens` and `tag` say, and score them as wholes.
+    """Translate the sources of documents, which are those of the request, and score them as wholes.
 
     kept  the file that keeps finished documents over an interruption, until the block ends (`resumable_translations`):
           the same call continues after them
 
     The block writes the results. A bar on stderr shows the translation.
     """
-    decoding = decoding or translator.decoding
     begun = Path(kept).exists()
     start = time.perf_counter()
     with ExitStack() as stack:
         with translation_bar(f"{len(documents)} documents") as progress:
-            translations = stack.enter_context(
-                resumable_translations(
-                    translator,
-                    [d.source for d in documents],
-                    decoding,
-                    kept,
-                    ids=[d.id for d in documents],
-                    mode=mode,
-                    max_tokens=max_tokens,
-                    tag=tag,
-                    progress=progress,
-                )
-            )
+            translations = stack.enter_context(resumable_translations(translator, request, kept, progress))
         seconds = None if begun else time.perf_counter() - start
         pairs = [by_bead(d, t.segments) for d, t in zip(documents, translations, strict=True)]
         translated = [
             TranslatedDocument(d.id, d.source, d.target, hypothesis, t.finished, t.cut)
             for (d, hypothesis), t in zip(pairs, translations, strict=True)
         ]
-        report = evaluate_documents(translated, metrics, ter=ter)
-        yield Evaluation(translated, report, decoding, mode, max_tokens, seconds)
+        yield Evaluation(translated, evaluate_documents(translated, metrics, ter=ter), request, seconds)
 
 
 def write_evaluation(
@@ -120,10 +100,10 @@ def write_evaluation(
     report = evaluation.report
     conditions = provenance_of(translator, {score.metric: score.signature for score in report.scores})
     settings = {
-        "decoding": asdict(evaluation.decoding),
-        "mode": evaluation.mode,
+        "decoding": asdict(evaluation.request.decoding),
+        "mode": evaluation.request.mode,
         "precision": translator.precision,
-        "max_tokens": evaluation.max_tokens,
+        "max_tokens": evaluation.request.max_tokens,
     }
     payload = {**conditions, **settings, **extra, "translation_seconds": evaluation.seconds, **report.to_dict()}
     return write_result(folder / f"{name}.json", payload)

@@ -13,7 +13,6 @@ from scaleformer.server.worker import Settings
 from scaleformer.system.schema import from_mapping, shown
 from scaleformer.text.terms import is_expression
 from scaleformer.translation.files.translating import Split
-from scaleformer.translation.terms import terms_of
 
 
 def _whole(text: str) -> str:
@@ -65,10 +64,11 @@ class Options(BaseModel):
         terms = self.terms or {}
         if expression := next(filter(is_expression, terms), None):
             raise ValueError(f"terms: {shown(expression)} is a regular expression, which a server does not take")
-        terms_of([()], terms, chosen.match_segments, chosen.n_best)  # which may refuse them
         if self.align and not chosen.match_segments:
             raise ValueError("align: is of segments of the source: set match_segments=true")
-        return Settings(chosen, self.mode, self.max_tokens, self.tag, tuple(terms.items()), self.align)
+        settings = Settings(chosen, self.mode, self.max_tokens, self.tag, tuple(terms.items()), self.align)
+        settings.request([()])  # raises where they do not fit together
+        return settings
 
 
 class SourceDocument(BaseModel):

@@ -16,6 +16,7 @@ from scaleformer.decoding.config import DecodingConfig, Mode
 from scaleformer.server.metrics import Metrics
 from scaleformer.system.allocator import give_back_memory
 from scaleformer.system.errors import is_out_of_memory, one_line
+from scaleformer.translation.request import Listener, Request
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
 from scaleformer.translation.word_alignments import Links, align_words
@@ -27,7 +28,7 @@ GIVE_BACK_EVERY = 10.0  # seconds: bodies and documents of all sizes leave holes
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings that a batch shares; see `Translator.translate_documents`. align: whether to align words, too."""
+    """The settings that a batch shares; see `Request`. align: whether to align words, too."""
 
     decoding: DecodingConfig
     mode: Mode = "document"
@@ -35,6 +36,11 @@ class Settings:
     tag: str | None = None
     terms: tuple[tuple[str, str], ...] = ()
     align: bool = False
+
+    def request(self, documents: Sequence[Sequence[str]], names: Sequence[str] = ()) -> Request:
+        """The request to the translator. Raises ValueError for settings that do not fit together."""
+        how = self.mode, self.max_tokens, self.tag
+        return Request(documents, self.decoding, names, *how, terms=dict(self.terms))
 
 
 @dataclass(frozen=True)
@@ -230,17 +236,8 @@ class Worker:
             job.ticket.tell(Done(job.document, translation, alignments))
 
         try:
-            self._translator.translate_documents(
-                [job.segments for job in batch],
-                settings.decoding,
-                ids=[job.name for job in batch],
-                max_tokens=settings.max_tokens,
-                mode=settings.mode,
-                tag=settings.tag,
-                terms=dict(settings.terms),
-                finished=finish,
-                watch=watch,
-            )
+            request = settings.request([job.segments for job in batch], [job.name for job in batch])
+            self._translator.translate_documents(request, Listener(finished=finish, segments=watch))
         except _GivenUp:
             pass
         except Exception as error:

@@ -16,7 +16,7 @@ LINE_SECONDS = 60.0  # between the log lines that replace a bar if stderr is not
 @contextmanager
 def translation_bar(description: str) -> Iterator[Callable[[float, int], None]]:
     """A progress bar on stderr, or one line a minute if that is not a terminal. Yields the `progress` function that
-    `Translator.translate_documents` takes."""
+    `Listener` takes."""
     columns = (
         # a long name wraps, so that the numbers stay whole
         TextColumn("{task.description}", markup=False, table_column=Column(overflow="fold")),

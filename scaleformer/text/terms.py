@@ -18,6 +18,7 @@ from scaleformer.system.schema import shown
 from scaleformer.text.words import unspaced
 from scaleformer.vocabulary import TERM_BEGIN, TERM_END, TERM_PIECES
 
+Terms = Mapping[str, str]  # target forms by their source forms
 #: Two forms of a word may differ in these endings.
 ENDINGS = ("s", "es", "e", "d", "ed", "ing", "n", "en")
 SHORTEST, STEM = 3, 4  # fewest letters of a word with other forms, and of a word without its ending

@@ -18,7 +18,7 @@ from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.report import DataReport
 from scaleformer.data.several import data_module
 from scaleformer.evaluation.corpus import ChosenCorpus
-from scaleformer.evaluation.final import evaluate_translations
+from scaleformer.evaluation.final import evaluate_translator
 from scaleformer.evaluation.translation_run import Evaluation
 from scaleformer.model.transformer import Transformer
 from scaleformer.report.curves import plot_learning_curves
@@ -40,6 +40,7 @@ from scaleformer.training.run_results import results_of
 from scaleformer.training.saving import BestCheckpoint
 from scaleformer.training.settings import Settings, read_settings
 from scaleformer.training.trainer import build_trainer, fit, quieten
+from scaleformer.translation.request import Request
 from scaleformer.translation.translator import Translator
 
 
@@ -255,18 +256,18 @@ def test(settings: Settings, directory: Path, data: DocumentDataModule) -> dict[
             print(f"{name}: no {chosen.split!r} split, not evaluated", flush=True)
             continue
         own = ChosenCorpus(part.source(chosen.split), chosen.split, name, tag=part.config.tag)
-        found[own.label] = evaluate_translations(
+        documents = part.documents(chosen.split)
+        sources, names = [document.source for document in documents], [document.id for document in documents]
+        found[own.label] = evaluate_translator(
             translator,
-            part.documents(chosen.split),
-            translator.decoding,
+            documents,
+            Request(sources, translator.decoding, names, trained_mode(translator.config), tag=part.config.tag),
             directory / "results",
             split=chosen.split,
             corpus=name,
             metrics=settings.metrics.for_language(target_language(part.config)),
             samples=chosen.samples,
             ter=chosen.ter,
-            mode=trained_mode(translator.config),
-            tag=part.config.tag,
             conditions={"data": fingerprints(data, settings), "corpus": own.to_dict()},
         )
     return found

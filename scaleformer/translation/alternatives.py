@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from scaleformer.decoding.config import DecodingConfig
+from scaleformer.translation.forced import ForcedTexts
 from scaleformer.translation.pieces import Piece, PieceTranslator
-from scaleformer.translation.told import Told
+from scaleformer.translation.request import Progress
 from scaleformer.translation.translations import Translation
 
 
@@ -28,31 +29,33 @@ def find_alternatives(
     translator: PieceTranslator,
     documents: Sequence[Sequence[str]],
     translations: Sequence[Translation],
-    told: Sequence[Told],
+    forced: Sequence[ForcedTexts],
     count: int,
-    progress: Callable[[float, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[list[list[Alternative]]]:
     """Up to `count` translations of each segment of each document, the best first, from a beam of at least that width
-    with all other segments of the best translation fixed. Segments fixed by `told` have no alternatives.
+    with all other segments of the best translation fixed. Segments fixed by `forced` have no alternatives.
 
     Each segment costs as much as its whole document with that beam, so the time grows with the square of the number of
     segments. The fixed text is tokenized again.
     """
     width = max(count, translator.config.beam_size)
     config = replace(alternatives_config(translator.config), strategy="beam", beam_size=width, n_best=count)
-    asked = [
+    searched = [
         (document, n)
         for document, translation in enumerate(translations)
         for n in range(len(translation.segments))
-        if n not in told[document].fixed
+        if n not in forced[document].fixed
     ]
     pieces = []
-    for document, n in asked:
+    for document, n in searched:
         fixed = {m: text for m, text in enumerate(translations[document].segments) if m != n}
-        begin = told[document].begin
-        pieces.append(Piece(documents[document], f"{document} {n}", Told(fixed, {n: begin[n]} if n in begin else {})))
+        begin = forced[document].begin
+        pieces.append(
+            Piece(documents[document], f"{document} {n}", ForcedTexts(fixed, {n: begin[n]} if n in begin else {}))
+        )
     parts = replace(translator, config=config).translate(pieces, progress)
-    found = dict(zip(asked, parts, strict=True))
+    found = dict(zip(searched, parts, strict=True))
     return [
         [
             _distinct(found[document, n], n)

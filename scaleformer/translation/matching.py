@@ -30,7 +30,7 @@ def by_source(written: Sequence[tuple[str, int]]) -> tuple[list[str], list[int]]
 def cut_segments(
     source: Sequence[int],
     written: Sequence[int],
-    told: Mapping[int, Sequence[int]],
+    forced: Mapping[int, Sequence[int]],
     config: DecodingConfig,
 ) -> tuple[int, ...]:
     """The source segments whose translation has as many tokens as the length limit allows, and those without any, in a
@@ -38,7 +38,7 @@ def cut_segments(
 
     source   tokens of the document, `<sep>` after each segment
     written  those of its translation, without `</s>`
-    told     the tokens with which translations begin, as in `search.decode`
+    forced     the tokens with which translations begin, as in `search.decode`
     """
     ends = [place for place, token in enumerate(source) if token == SEP]
     sizes = torch.tensor(ends, dtype=torch.long).diff(prepend=torch.tensor([-1])) - 1
@@ -49,7 +49,7 @@ def cut_segments(
         if not steps:  # words, and what ends a target segment for the same source segment
             length += 1
             continue
-        first = told.get(segment, ())
+        first = forced.get(segment, ())
         if token == SEP and SEP not in first and length >= max(limits[segment], len(first)):
             found.append(segment)
         segment, length = segment + steps, 0

@@ -14,7 +14,7 @@ from scaleformer.formats.lines import Input
 from scaleformer.formats.recognition import BITEXTS, FORMATS, recognise
 from scaleformer.system.errors import DataError
 from scaleformer.text.spans import around, mask, span_runs
-from scaleformer.translation.told import Told
+from scaleformer.translation.forced import ForcedTexts
 from scaleformer.vocabulary import PLACEHOLDERS
 
 OTHER_SPANS = "left out: their code, links or marks differ"
@@ -63,21 +63,21 @@ class Memory:
             print(f"memory={path}: left out: {reasons}", file=sys.stderr)
         return memory
 
-    def fill(self, told: Told, segments: Sequence[str | Masked], counts: Counter[str]) -> Told:
-        """Fix the segments that the memory knows, unless `told` already fixes or begins them.
+    def fill(self, forced: ForcedTexts, segments: Sequence[str | Masked], counts: Counter[str]) -> ForcedTexts:
+        """Fix the segments that the memory knows, unless `forced` already fixes or begins them.
 
         segments  texts, as they are or with placeholders
         counts    counts segments by the outcome of the look-up
         """
-        fixed = dict(told.fixed)
+        fixed = dict(forced.fixed)
         for n, segment in enumerate(segments):
-            if n in told.fixed or n in told.begin:
+            if n in forced.fixed or n in forced.begin:
                 continue
             found = self._find(segment) if isinstance(segment, str) else self._find_masked(segment, counts)
             if found is not None:
                 fixed[n] = found
                 counts[FIXED] += 1
-        return Told(fixed, told.begin)
+        return ForcedTexts(fixed, forced.begin)
 
     def _find(self, segment: str) -> str | None:
         return _most(self._texts.get(_normal(segment), Counter()))
@@ -90,12 +90,14 @@ class Memory:
         return _most(fit)
 
 
-def recall(memory: Memory | None, told: Sequence[Told], documents: Sequence[Sequence[str | Masked]]) -> list[Told]:
+def recall(
+    memory: Memory | None, forced: Sequence[ForcedTexts], documents: Sequence[Sequence[str | Masked]]
+) -> list[ForcedTexts]:
     """`Memory.fill` for all documents; reports the number of fixed segments on stderr."""
     if memory is None:
-        return list(told)
+        return list(forced)
     counts: Counter[str] = Counter({FIXED: 0})
-    filled = [memory.fill(one, segments, counts) for one, segments in zip(told, documents, strict=True)]
+    filled = [memory.fill(one, segments, counts) for one, segments in zip(forced, documents, strict=True)]
     parts = ", ".join(f"{count:,} {reason}" for reason, count in counts.items())
     print(f"memory: of {sum(map(len, documents)):,} segments {parts}", file=sys.stderr)
     return filled

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from scaleformer.data.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from scaleformer.translation.translations import Translation
+from scaleformer.translation.request import Request
+from scaleformer.translation.translations import Translation
 
 log = logging.getLogger(__name__)
-Place = Callable[[int, int], str]  # what to call a segment, by document and segment
 
 
-def warn_of_cut(translations: Sequence[Translation], names: Sequence[str]) -> None:
+def warn_of_cut(request: Request, translations: Sequence[Translation]) -> None:
     """Name the documents that hit the length limit."""
-    cut = [name for name, translation in zip(names, translations, strict=True) if not translation.finished]
+    cut = [request.name(n) for n, translation in enumerate(translations) if not translation.finished]
     segments = sum(len(translation.cut) for translation in translations)
     if cut:
         log.warning(
@@ -29,22 +26,22 @@ def warn_of_cut(translations: Sequence[Translation], names: Sequence[str]) -> No
         )
 
 
-def warn_of_empty(documents: Sequence[Sequence[str]], translations: Sequence[Translation], place: Place) -> None:
+def warn_of_empty(request: Request, translations: Sequence[Translation]) -> None:
     """Name the segments with text but an empty translation."""
     empty = [
-        place(n, i)
-        for n, (segments, translation) in enumerate(zip(documents, translations, strict=True))
+        request.place(n, i)
+        for n, (segments, translation) in enumerate(zip(request.documents, translations, strict=True))
         for i in empty_places(segments, translation)
     ]
     if empty:
         log.warning("%d segments have an empty translation: %s", len(empty), some_of(empty))
 
 
-def warn_of_long(documents: Sequence[Sequence[str]], tokenizer: Tokenizer, longest: int, place: Place) -> None:
+def warn_of_long(request: Request, tokenizer: Tokenizer, longest: int | None) -> None:
     """Name the segments with more tokens than the longest in training, `<sep>` and `</s>` included."""
     long = [
-        f"{place(n, i)} ({len(tokens) + 2:,})"
-        for n, segments in enumerate(documents)
+        f"{request.place(n, i)} ({len(tokens) + 2:,})"
+        for n, segments in enumerate(() if longest is None else request.documents)
         for i, tokens in enumerate(tokenizer.encode_batch(segments))
         if is_long(tokens, longest)
     ]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 from scaleformer.checkpoints.model_file import LoadedModel
@@ -13,9 +14,10 @@ from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import Hypothesis, decode
 from scaleformer.text.terms import Term
 from scaleformer.translation.batches import MemoryEstimate, make_batches, pad, runs
+from scaleformer.translation.forced import ForcedTexts
 from scaleformer.translation.matching import by_source, cut_segments
+from scaleformer.translation.request import Progress, Request
 from scaleformer.translation.streaming import SegmentStreams
-from scaleformer.translation.told import Told
 from scaleformer.translation.translations import DocumentHypothesis, Translation, nothing
 from scaleformer.vocabulary import EOS
 
@@ -23,21 +25,40 @@ from scaleformer.vocabulary import EOS
 class Piece(NamedTuple):
     """Segments that are translated at once: a document, a part of one, or one segment.
 
-    name   seeds their samples
-    told   texts that their translation has to have; terms: those that it has to use
+    name    seeds their samples
+    forced  texts that their translation has to have
+    terms   those that it has to use
     """
 
     segments: Sequence[str]
     name: str
-    told: Told = Told()
+    forced: ForcedTexts = ForcedTexts()
     terms: Sequence[Term] = ()
 
 
 def cut_pieces(segments: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> list[list[str]]:
-    """A document in runs of segments of at most max_tokens source tokens, none empty; a longer segment is one alone."""
-    tokens = tokenizer.encode_batch(segments)
-    sizes = [len(encoded) + 1 for encoded in tokens]  # with `<sep>`
+    """Runs of segments of at most max_tokens source tokens, none empty; a longer segment is a run of its own."""
+    sizes = [len(tokens) + 1 for tokens in tokenizer.encode_batch(segments)]  # with `<sep>`
     return list(runs(zip(segments, sizes, strict=True), max_tokens - 1))  # `</s>` is one
+
+
+def pieces_of(request: Request, document: int, tokenizer: Tokenizer, tag: int) -> list[Piece]:
+    """What is translated at once of a document: all of it, each segment, or runs of segments of at most
+    `request.max_tokens` with the tokens of the tag, of which there are `tag`."""
+    segments = request.documents[document]
+    if request.by_segment:
+        parts = [[segment] for segment in segments]
+    elif request.max_tokens is None:
+        parts = [list(segments)]
+    else:
+        parts = cut_pieces(segments, tokenizer, request.max_tokens - tag)
+    name, terms = request.name(document), request.required[document]
+    forced = request.forced[document] if request.forced else ForcedTexts()
+    stops = accumulate(map(len, parts))
+    return [
+        Piece(part, f"{name} {n}" if n else name, forced.part(stop - len(part), stop), terms)
+        for n, (part, stop) in enumerate(zip(parts, stops, strict=True))
+    ]
 
 
 @dataclass(frozen=True)
@@ -51,7 +72,7 @@ class PieceTranslator:
     def translate(
         self,
         pieces: Sequence[Piece],
-        progress: Callable[[float, int], None] | None = None,
+        progress: Progress | None = None,
         done: int = 0,
         streams: SegmentStreams | None = None,
     ) -> Iterator[Translation]:
@@ -65,7 +86,7 @@ class PieceTranslator:
         sources = {
             place: self.source_tokens(piece.segments)
             for place, piece in enumerate(pieces)
-            if piece.told or any(segment.strip() for segment in piece.segments)
+            if piece.forced or any(segment.strip() for segment in piece.segments)
         }
         total = done + sum(map(len, sources.values()))
         written = at_hand = 0  # target tokens so far, source tokens of the batch
@@ -78,18 +99,18 @@ class PieceTranslator:
 
         found = {place: nothing(len(piece.segments)) for place, piece in enumerate(pieces) if place not in sources}
         following = 0
-        for places in [*self._batches(sources, any(piece.told for piece in pieces), progress is not None), []]:
+        for places in [*self._batches(sources, any(piece.forced for piece in pieces), progress is not None), []]:
             if places:
                 batch = [pieces[place] for place in places]
                 tokens = [sources[place] for place in places]
                 at_hand = sum(map(len, tokens))
                 decoded = decode(
                     loaded.model, *pad(tokens, loaded.device), config, keys=[piece.name for piece in batch],
-                    progress=report, forced=[piece.told.tokens(loaded.target_tokenizer) for piece in batch],
+                    progress=report, forced=[piece.forced.tokens(loaded.target_tokenizer) for piece in batch],
                     watch=None if streams is None else streams.of(places),
                 )  # fmt: skip
                 for place, piece, source, hypotheses in zip(places, batch, tokens, decoded, strict=True):
-                    texts = tuple(self.text(hypothesis, piece.told, source) for hypothesis in hypotheses)
+                    texts = tuple(self.text(hypothesis, piece.forced, source) for hypothesis in hypotheses)
                     found[place] = Translation(texts, len(piece.segments), len(source))
                 done, at_hand = done + at_hand, 0
                 report(0, 0.0)
@@ -101,25 +122,25 @@ class PieceTranslator:
         """The tag, the segments, each with its `<sep>`, and `</s>`."""
         return [*self.tag, *self.loaded.source_tokenizer.encode_segments(segments), EOS]
 
-    def text(self, found: Hypothesis, told: Told, source: Sequence[int] = ()) -> DocumentHypothesis:
+    def text(self, found: Hypothesis, forced: ForcedTexts, source: Sequence[int] = ()) -> DocumentHypothesis:
         """What the search has found as texts; without the source tokens, it does not say which segments were cut."""
         target, match = self.loaded.target_tokenizer, self.config.match_segments
         cut: tuple[int, ...] = ()
         if source and match and not found.finished:
-            cut = cut_segments(source, found.tokens, told.tokens(target), self.config)
+            cut = cut_segments(source, found.tokens, forced.tokens(target), self.config)
         written = target.decode_counted(found.tokens)
         segments, shared = by_source(written) if match else ([text for text, _ in written], [])
-        segments = told.restore(segments, target) if told else segments
+        segments = forced.restore(segments, target) if forced else segments
         return DocumentHypothesis(
             tuple(segments), found.log_probability, found.score, found.finished, tuple(shared), cut
         )
 
-    def _batches(self, sources: Mapping[int, Sequence[int]], told: bool, tell: bool) -> list[list[int]]:
+    def _batches(self, sources: Mapping[int, Sequence[int]], forced: bool, tell: bool) -> list[list[int]]:
         """By `memory_limit`, where that is set, else by `batch_tokens`; tell: on stderr, the estimate."""
         limit = self.config.memory_limit_bytes
         if limit is None or not sources:
             return make_batches({place: len(tokens) for place, tokens in sources.items()}, self.config)
-        batches, words = MemoryEstimate(self.loaded.model, self.config, told).batches(sources, limit)
+        batches, words = MemoryEstimate(self.loaded.model, self.config, forced).batches(sources, limit)
         if tell:
             print(words, file=sys.stderr)
         return batches

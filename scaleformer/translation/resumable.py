@@ -6,13 +6,13 @@ import hashlib
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from scaleformer.decoding.config import DecodingConfig, Mode
+from scaleformer.translation.request import Listener, Progress, Request
 from scaleformer.translation.translations import DocumentHypothesis, Translation
 from scaleformer.translation.translator import Translator
 
@@ -26,50 +26,26 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def resumable_translations(
-    translator: Translator,
-    documents: Sequence[Sequence[str]],
-    config: DecodingConfig,
-    path: str | Path,
-    *,
-    ids: Sequence[str] | None = None,
-    max_tokens: int | None = None,
-    mode: Mode = "document",
-    tag: str | None = None,
-    progress: Callable[[float, int], None] | None = None,
-    **options: Any,
+    translator: Translator, request: Request, path: str | Path, progress: Progress | None = None
 ) -> Iterator[list[Translation]]:
     """`Translator.translate_documents`, resuming an earlier interrupted call.
 
-        with resumable_translations(translator, sources, decoding, folder / "bleu-test.part", ids=ids) as translations:
+        with resumable_translations(translator, request, folder / "bleu-test.part") as translations:
             ...  # write the results
 
     path is a JSON Lines file: the conditions of the call, then the translations in document order, each saved as soon
     as it and all before it are finished. Documents that finished out of order are translated again. The file is removed
-    when the block ends without an exception, and kept after an exception or a kill: the next call with the same model,
-    documents, ids and settings resumes after the last saved document. A file from a different call is overwritten, with
-    a warning.
+    when the block ends without an exception, and kept after an exception or a kill: the next call with the same model
+    and request resumes after the last saved document. A file from a different call is overwritten, with a warning.
 
-    Other arguments are those of `translate_documents`; the result equals that of an uninterrupted call. Raises the
-    errors of that function, OSError if path cannot be written, ValueError if another process is writing it.
+    The result equals that of an uninterrupted call. Raises the errors of `translate_documents`, OSError if path cannot
+    be written, ValueError if another process is writing it.
     """
-    path = Path(path)
-    conditions = {
-        "checkpoint": translator.sha256,
-        "documents": _hash([list(map(list, documents)), None if ids is None else list(ids)]),
-        "decoding": asdict(config),
-        "max_tokens": max_tokens,
-        "mode": mode,
-    }
-    if (asked := tag or translator.tag) is not None:
-        conditions["tag"] = asked
-    if told := {name: options[name] for name in ("fixed", "begin") if options.get(name)}:
-        conditions["told"] = _hash({name: [sorted(one.items()) for one in side] for name, side in told.items()})
-    if options.get("terms"):
-        conditions["terms"] = _hash(options["terms"])
+    path, total = Path(path), len(request.documents)
     with _owned(path) as file:
-        begun = _read(file, conditions, path)
+        begun = _read(file, _conditions(translator, request), path)
         if begun:
-            print(f"resuming: {len(begun)} of {len(documents)} documents are in {path}", file=sys.stderr)
+            print(f"resuming: {len(begun)} of {total} documents are in {path}", file=sys.stderr)
         count = len(begun)
 
         def keep(translation: Translation) -> None:
@@ -78,25 +54,28 @@ def resumable_translations(
             count += 1
 
         try:
-            yield translator.translate_documents(
-                documents,
-                config,
-                ids=ids,
-                max_tokens=max_tokens,
-                mode=mode,
-                tag=tag,
-                progress=progress,
-                begun=begun,
-                finished=keep,
-                **options,
-            )
+            yield translator.translate_documents(request, Listener(progress, finished=keep), begun)
         except BaseException:
             if count:
-                log.warning("%d of %d documents are kept in %s: repeat the call to resume", count, len(documents), path)
+                log.warning("%d of %d documents are kept in %s: repeat the call to resume", count, total, path)
             else:
                 path.unlink(missing_ok=True)
             raise
         path.unlink(missing_ok=True)
+
+
+def _conditions(translator: Translator, request: Request) -> dict[str, Any]:
+    """What must be the same for the translations of an earlier call to be those of this one."""
+    return {
+        "checkpoint": translator.sha256,
+        "documents": _hash([list(map(list, request.documents)), list(request.names)]),
+        "decoding": asdict(request.decoding),
+        "max_tokens": request.max_tokens,
+        "mode": request.mode,
+        "tag": request.tag or translator.tag,
+        "forced": _hash([[sorted(one.fixed.items()), sorted(one.begin.items())] for one in request.forced]),
+        "terms": _hash([[(term.source, term.target) for term in terms] for terms in request.required]),
+    }
 
 
 @contextmanager

@@ -19,10 +19,10 @@ from scaleformer.decoding.search import decode
 from scaleformer.text.terms import Term, annotate, find_terms
 from scaleformer.text.words import unspaced
 from scaleformer.translation.batches import pad, token_budget
+from scaleformer.translation.forced import ForcedTexts
 from scaleformer.translation.pieces import Piece, PieceTranslator
 from scaleformer.translation.scoring import Floats, target_losses
-from scaleformer.translation.terms import asked_of, missing_from
-from scaleformer.translation.told import Told
+from scaleformer.translation.terms import missing_from, requirements
 from scaleformer.translation.translations import Translation
 from scaleformer.vocabulary import EOS, PLACEHOLDERS, SEP, SPACE, steps_of
 
@@ -92,15 +92,14 @@ class TermSearch:
         yield from self._mended(held, jobs, len(self._pieces) - len(held))
 
     def _jobs(self, number: int, part: Translation) -> list[_Job]:
-        segments, _, told, terms = self._pieces[number]
+        segments, _, forced, terms = self._pieces[number]
         texts, jobs = part.segments, []
-        for asked in asked_of(segments, part.hypotheses[0], terms):
-            if asked.first in told.fixed or not missing_from(texts[asked.first], asked.wanted):
+        for first, after, wanted in requirements(segments, part.hypotheses[0], terms):
+            if first in forced.fixed or not missing_from(texts[first], wanted):
                 continue
-            start, stop = max(0, asked.first - AROUND), min(len(texts), asked.stop + AROUND)
+            start, stop = max(0, first - AROUND), min(len(texts), after + AROUND)
             window = list(segments[start:stop]), list(texts[start:stop])
-            begin = told.begin.get(asked.first, "")
-            jobs.append(_Job(number, start, *window, asked.first - start, asked.wanted, begin))
+            jobs.append(_Job(number, start, *window, first - start, wanted, forced.begin.get(first, "")))
         return jobs
 
     def _mended(self, held: Sequence[Translation], jobs: list[_Job], first: int) -> Iterator[Translation]:
@@ -126,8 +125,8 @@ class TermSearch:
         pieces = []
         for job in jobs:
             fixed = {n: text for n, text in enumerate(job.texts) if n != job.first}
-            told = Told(fixed, {job.first: job.begin} if job.begin else {})
-            pieces.append(Piece(job.sources, f"terms {job.piece} {job.offset + job.first}", told))
+            forced = ForcedTexts(fixed, {job.first: job.begin} if job.begin else {})
+            pieces.append(Piece(job.sources, f"terms {job.piece} {job.offset + job.first}", forced))
         parts = self._translator.translate(pieces)
         for job, part in zip(jobs, parts, strict=True):
             if part.finished and job.fits(text := part.segments[job.first]):
@@ -209,7 +208,7 @@ class TermSearch:
         if not rows:
             return whole
         before = [[[*t, SEP] for t in self._target.encode_batch(job.texts[: job.first])] for job in jobs]
-        told = [{**dict(enumerate(before[n])), jobs[n].first: start} for n, start in rows]
+        forced = [{**dict(enumerate(before[n])), jobs[n].first: start} for n, start in rows]
         ends = [0] * len(rows)
 
         def watch(row: int, tokens: Sequence[int]) -> bool:
@@ -217,7 +216,7 @@ class TermSearch:
             return ends[row] <= jobs[rows[row][0]].first
 
         source = pad([self._source(jobs[n]) for n, _ in rows], self._loaded.device)
-        found = decode(self._loaded.model, *source, self._greedy.config, forced=told, watch=watch)
+        found = decode(self._loaded.model, *source, self._greedy.config, forced=forced, watch=watch)
         for (n, _), [hypothesis] in zip(rows, found, strict=True):
             own = hypothesis.tokens[sum(map(len, before[n])) :]
             end = next((i for i, token in enumerate(own) if steps_of(token)), None)
@@ -257,7 +256,7 @@ class TermSearch:
         """A translation with some segments replaced, and its new log-probability."""
         best = part.hypotheses[0]
         segments = [changed.get(n, text) for n, text in enumerate(best.segments)]
-        fixed = Told(dict(enumerate(segments)))
+        fixed = ForcedTexts(dict(enumerate(segments)))
         [whole] = self._greedy.translate([Piece(self._pieces[number].segments, "", fixed)])
         log_probability = whole.hypotheses[0].log_probability
         encoded = self._target.encode_batch(segments)

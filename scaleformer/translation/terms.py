@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from scaleformer.system.errors import DataError
-from scaleformer.text.terms import Term, find_terms, make_terms
-from scaleformer.translation.notices import Place, log, some_of
+from scaleformer.text.terms import Term, Terms, find_terms, make_terms
+from scaleformer.translation.notices import log, some_of
+from scaleformer.translation.request import Request
 from scaleformer.translation.translations import DocumentHypothesis, Translation
 
-Terms = Mapping[str, str]  # target forms by their source forms
 
-
-class Asked(NamedTuple):
+class Required(NamedTuple):
     """The terms that one target segment needs: those of its source segments, `first` to `stop`.
 
     wanted  how often each target form must occur
@@ -39,33 +38,13 @@ class TermCount(NamedTuple):
         return f"terms: {self.wanted:,} in the source, {there:,} as asked, {self.missing:,} not placed"
 
 
-def terms_of(
-    documents: Sequence[Sequence[str]], terms: Terms | Sequence[Terms] | None, match: bool, n_best: int
-) -> list[tuple[Term, ...]]:
-    """The terms of each document, from one mapping for all or one for each. Raises ValueError if they are malformed,
-    without `match` (decoding.match_segments), or with several hypotheses per document."""
-    if not terms:
-        return [()] * len(documents)
-    if isinstance(terms, Mapping):
-        found = [make_terms(terms)] * len(documents)
-    elif len(terms) != len(documents):
-        raise ValueError(f"terms has {len(terms)} entries for {len(documents)} documents: wanted one for each")
-    else:
-        found = [make_terms(some) for some in terms]
-    if any(found) and not match:
-        raise ValueError("terms refer to source segments: set decoding.match_segments=true")
-    if any(found) and n_best > 1:
-        raise ValueError(f"n_best={n_best}: terms are enforced in one translation: set n_best=1")
-    return found
-
-
-def asked_of(segments: Sequence[str], hypothesis: DocumentHypothesis, terms: Sequence[Term]) -> list[Asked]:
+def requirements(segments: Sequence[str], hypothesis: DocumentHypothesis, terms: Sequence[Term]) -> list[Required]:
     """The terms of each target segment whose source has some. Segments merged with the one before them count
     there."""
     if not terms:
         return []
     found = [Counter(_named(match.term, terms) for match in find_terms(segment, terms)) for segment in segments]
-    asked = []
+    every = []
     for first in range(min(len(segments), len(hypothesis.segments))):
         if first in hypothesis.shared:
             continue
@@ -73,8 +52,8 @@ def asked_of(segments: Sequence[str], hypothesis: DocumentHypothesis, terms: Seq
         while stop in hypothesis.shared:
             stop += 1
         if wanted := sum(found[first:stop], Counter[Term]()):
-            asked.append(Asked(first, stop, wanted))
-    return asked
+            every.append(Required(first, stop, wanted))
+    return every
 
 
 def _named(term: Term, terms: Sequence[Term]) -> Term:
@@ -88,21 +67,17 @@ def missing_from(text: str, wanted: Counter[Term]) -> Counter[Term]:
     return Counter({term: count - there[term] for term, count in wanted.items() if count > there[term]})
 
 
-def count_terms(
-    documents: Sequence[Sequence[str]],
-    translations: Sequence[Translation],
-    terms: Sequence[Sequence[Term]],
-    place: Place,
-) -> TermCount:
+def count_terms(request: Request, translations: Sequence[Translation]) -> TermCount:
     """Count the terms of all documents in their translations."""
     wanted = missing = 0
     where = []
-    for number, (segments, translation, some) in enumerate(zip(documents, translations, terms, strict=True)):
-        for asked in asked_of(segments, translation.hypotheses[0], some):
-            left = missing_from(translation.segments[asked.first], asked.wanted)
-            wanted, missing = wanted + asked.wanted.total(), missing + left.total()
+    each = zip(request.documents, translations, request.required, strict=True)
+    for number, (segments, translation, terms) in enumerate(each):
+        for first, _, some in requirements(segments, translation.hypotheses[0], terms):
+            left = missing_from(translation.segments[first], some)
+            wanted, missing = wanted + some.total(), missing + left.total()
             if left:
-                where.append(f"{place(number, asked.first)} ({', '.join(term.target for term in left)})")
+                where.append(f"{request.place(number, first)} ({', '.join(term.target for term in left)})")
     return TermCount(wanted, missing, tuple(where))
 
 
@@ -117,19 +92,12 @@ def merge_terms(every: Terms, own: Sequence[Terms], documents: Sequence[Sequence
     return [{**every, **some} for some in own or [{}] * len(documents)]
 
 
-def tell_of_terms(
-    documents: Sequence[Sequence[str]],
-    translations: Sequence[Translation],
-    terms: Sequence[Terms] | None,
-    markers: bool,
-) -> None:
+def report_terms(request: Request, translations: Sequence[Translation], markers: bool) -> None:
     """Report the terms of the documents on stderr, if they have any; markers: whether the vocabulary has those of
     annotated sources."""
-    if not terms or not any(terms):
-        return
-    count = count_terms(documents, translations, terms_of(documents, terms, True, 1), lambda *_: "")
-    how = "" if markers else "; the vocabulary has no term markers: search alone"
-    print(f"{count}{how}", file=sys.stderr)
+    if any(request.required):
+        how = "" if markers else "; the vocabulary has no term markers: search alone"
+        print(f"{count_terms(request, translations)}{how}", file=sys.stderr)
 
 
 def parse_terms(line: str, where: str) -> dict[str, str]:

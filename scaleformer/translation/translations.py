@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -50,19 +49,6 @@ class Translation:
     def cut(self) -> tuple[int, ...]:
         """The source segments whose translation the length limit ended, in the best hypothesis."""
         return self.hypotheses[0].cut
-
-
-def check_documents(documents: Sequence[Sequence[str]]) -> None:
-    """Raises ValueError for anything but a list of lists of strings."""
-    wanted = "wanted a list of documents, each a list of segments, each a string"
-    if isinstance(documents, str) or not isinstance(documents, Sequence):
-        raise ValueError(f"documents is {type(documents).__name__}: {wanted}")
-    for number, segments in enumerate(documents):
-        if isinstance(segments, str) or not isinstance(segments, Sequence):
-            raise ValueError(f"document {number} is {type(segments).__name__}: {wanted}")
-        for place, segment in enumerate(segments):
-            if not isinstance(segment, str):
-                raise ValueError(f"segment {place} of document {number} is {type(segment).__name__}: {wanted}")
 
 
 def nothing(segments: int) -> Translation:

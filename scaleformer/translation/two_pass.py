@@ -20,6 +20,7 @@ from scaleformer.decoding.search import Hypothesis, decode
 from scaleformer.model.transformer import DecoderState, Transformer
 from scaleformer.translation.batches import make_batches, pad
 from scaleformer.translation.pieces import Piece, PieceTranslator
+from scaleformer.translation.request import Progress
 from scaleformer.translation.streaming import SegmentStreams
 from scaleformer.translation.translations import Translation
 from scaleformer.vocabulary import BOS, EOS, SEP
@@ -114,7 +115,7 @@ def translate_again(
             *pad([[*pieces.tag, *sources[n], EOS] for n in numbers], loaded.device),
             config,
             keys=[document[n].name for n in numbers],
-            forced=[document[n].told.tokens(loaded.target_tokenizer) for n in numbers],
+            forced=[document[n].forced.tokens(loaded.target_tokenizer) for n in numbers],
             watch=None if watch is None else watch(numbers),
             progress=progress,
         )
@@ -124,7 +125,7 @@ def translate_again(
 def translate_twice(
     pieces: PieceTranslator,
     documents: Sequence[Sequence[Piece]],
-    progress: Callable[[float, int], None] | None,
+    progress: Progress | None,
     done: int,
     streams: SegmentStreams | None,
 ) -> Iterator[Translation]:
@@ -160,7 +161,7 @@ def translate_twice(
         watch = None if streams is None else partial(streams.of, first=start)
         again = translate_again(pieces, document, by_itself, watch, report)
         for n, hypotheses in again if len(found) < len(document) else ():
-            texts = tuple(pieces.text(hypothesis, document[n].told) for hypothesis in hypotheses)
+            texts = tuple(pieces.text(hypothesis, document[n].forced) for hypothesis in hypotheses)
             found[n] = Translation(texts, 1, by_itself[n].source_tokens)
         yield from (found[n] for n in range(len(document)))
         start, read = stop, read + at_hand

@@ -34,10 +34,10 @@ def translate(run, monkeypatch, capsys):
 def identity(monkeypatch):
     """A model that copies its source."""
 
-    def documents(self, sources, config, *, finished=None, begun=(), **options):
-        found = [Translation((DocumentHypothesis(tuple(s), 0.0, 0.0, True),), len(s), 1) for s in sources]
+    def documents(self, request, listener, begun=()):
+        found = [Translation((DocumentHypothesis(tuple(s), 0.0, 0.0, True),), len(s), 1) for s in request.documents]
         for translation in found[len(begun) :]:
-            finished(translation)
+            listener.finished(translation)
         return found
 
     monkeypatch.setattr(Translator, "translate_documents", documents)

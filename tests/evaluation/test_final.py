@@ -10,12 +10,13 @@ import pytest
 from rich.console import Console
 
 from scaleformer.decoding.config import DecodingConfig
-from scaleformer.evaluation.final import evaluate_translations, print_report
+from scaleformer.evaluation.final import evaluate_translator, print_report
 from scaleformer.evaluation.samples import format_samples
 from scaleformer.evaluation.scores import evaluate_documents
 from scaleformer.evaluation.translation_run import results_folder
 from scaleformer.evaluation.translations import TranslatedDocument
 from scaleformer.text.documents import Document
+from scaleformer.translation.request import Request
 from scaleformer.translation.translator import Translator
 from tests.runs import DOCUMENTS, make_run
 
@@ -74,7 +75,9 @@ def test_an_evaluation_saves_the_inputs_of_its_scores(mode, tmp_path, capsys):
     decoding = DecodingConfig(strategy="greedy", max_length_ratio=0.2, max_length_offset=3)
     folder = results_folder(translator.path)
     assert folder == run / "results"
-    evaluation = evaluate_translations(translator, documents, decoding, folder, mode=mode, samples=2)
+    sources, names = [document.source for document in documents], [document.id for document in documents]
+    request = Request(sources, decoding, names, mode)
+    evaluation = evaluate_translator(translator, documents, request, folder, samples=2)
     result = json.loads((folder / "bleu-test.json").read_text(encoding="utf-8"))
     assert result["checkpoint"]["sha256"] == translator.sha256
     assert result["decoding"]["strategy"] == "greedy"
@@ -97,11 +100,11 @@ def test_an_evaluation_saves_the_inputs_of_its_scores(mode, tmp_path, capsys):
 
 
 def test_nothing_is_translated_without_an_output(tmp_path, monkeypatch):
-    monkeypatch.setattr("scaleformer.evaluation.final.evaluate", None)
+    monkeypatch.setattr("scaleformer.evaluation.final.translate_and_score", None)
     (tmp_path / "file").write_text("kept")
     translator = Translator.load(make_run(tmp_path / "run"), "cpu")
     with pytest.raises(FileExistsError, match="file"):
-        evaluate_translations(translator, [], DecodingConfig(), tmp_path / "file")
+        evaluate_translator(translator, [], Request([], DecodingConfig()), tmp_path / "file")
 
 
 def test_results_folders(tmp_path):

@@ -35,7 +35,7 @@ def test_documents_are_translated_as_by_the_translator(server, translator):
     response = server.post(documents=documents(), options=LONG)
     assert response.status_code == 200
     answer = response.json()
-    found = translator.translate_documents(TEXTS, **LONG)
+    found = translator.translate_documents(translator.request(TEXTS, **LONG))
     assert [document["id"] for document in answer["documents"]] == ["d0", "d1", "d2"]
     assert [document["target"] for document in answer["documents"]] == [list(t.segments) for t in found]
     assert [document["finished"] for document in answer["documents"]] == [t.finished for t in found]
@@ -66,7 +66,7 @@ def test_a_hundred_at_once_are_those_of_one_after_the_other(server, translator):
 def test_n_best(server, translator):
     options = {"strategy": "beam", "beam_size": 4, "n_best": 3}
     [document] = server.post(documents=documents()[:1], options=options).json()["documents"]
-    [found] = translator.translate_documents(TEXTS[:1], **options)
+    [found] = translator.translate_documents(translator.request(TEXTS[:1], **options))
     assert [one["target"] for one in document["n_best"]] == [list(h.segments) for h in found.hypotheses]
     assert document["n_best"][0]["target"] == document["target"]
     scores = [one["score"] for one in document["n_best"]]
@@ -92,7 +92,7 @@ def test_alignments_are_those_of_the_command(server, translator, tmp_path):
 def test_samples_depend_on_seed_and_name_alone(server, translator):
     options = {"strategy": "sample", "seed": 5, **LONG}
     answer = server.post(documents=documents(), options=options).json()
-    found = translator.translate_documents(TEXTS, ids=["d0", "d1", "d2"], **options)
+    found = translator.translate_documents(translator.request(TEXTS, names=["d0", "d1", "d2"], **options))
     assert [document["target"] for document in answer["documents"]] == [list(t.segments) for t in found]
 
 
@@ -180,11 +180,11 @@ def test_a_file_streams(server, tmp_path):
 
 
 def test_what_goes_wrong_in_a_stream_is_an_event(server):
-    options = {"n_best": 2, "strategy": "beam", "mode": "segment"}
+    options = {"mode": "two-pass", "match_segments": False}
     events = server.events("/translate/stream", json={"documents": documents(), "options": options})
     assert events[-1] == (
         "error",
-        {"error": "n_best=2: only the best hypotheses of pieces can be joined; set n_best=1", "status": 422},
+        {"error": "mode=two-pass: wanted match_segments=true; or set mode=document", "status": 422},
     )
 
 
@@ -201,6 +201,10 @@ BAD = {
     "strategy": ({"options": {"strategy": "best"}}, "options.strategy='best': Input should be 'greedy', 'beam' or"),
     "not read": ({"options": {"beam_size": 4}}, "beam_size is 4: the strategy is greedy, which has no beam"),
     "n-best": ({"options": {"n_best": 3}}, "decoding.n_best is 3: it must be at most 1 with decoding.strategy=greedy"),
+    "pieces": (
+        {"options": {"n_best": 2, "strategy": "beam", "mode": "segment"}},
+        "n_best=2: only the best hypotheses of pieces can be joined; set n_best=1",
+    ),
     "tag": ({"options": {"tag": "2es"}}, "tag='2es': the model knows no such tag"),
     "sentences": ({"documents": [{"text": "A."}], "options": {"split": "sentence"}}, "does not say which language"),
     "model": ({"model": "/etc/passwd"}, "model='/etc/passwd': Extra inputs are not permitted"),

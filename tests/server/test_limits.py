@@ -39,11 +39,11 @@ class Held:
         self._translate = translator.translate_documents
         translator.translate_documents = self  # type: ignore[method-assign,assignment]
 
-    def __call__(self, documents, *arguments, **settings):
-        self.names.append(settings["ids"])
+    def __call__(self, request, listener):
+        self.names.append(request.names)
         self.here.set()
         assert self.go.wait(120)
-        return self._translate(documents, *arguments, **settings)
+        return self._translate(request, listener)
 
 
 def until(condition) -> None:
@@ -199,10 +199,10 @@ def test_one_document_does_not_take_the_others_with_it(translator):
     held = Held(translator)
     plain = held._translate
 
-    def fails(documents, *arguments, **settings):
-        if "bad" in settings["ids"]:
+    def fails(request, listener):
+        if "bad" in request.names:
             raise ValueError("bad: cannot be translated")
-        return plain(documents, *arguments, **settings)
+        return plain(request, listener)
 
     held._translate = fails
     with running(translator) as server, ThreadPoolExecutor(4) as pool:

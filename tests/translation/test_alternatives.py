@@ -6,8 +6,8 @@ import pytest
 
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.translation.alternatives import Alternative, alternatives_config, find_alternatives
+from scaleformer.translation.forced import ForcedTexts
 from scaleformer.translation.pieces import PieceTranslator
-from scaleformer.translation.told import Told
 from scaleformer.translation.translator import Translator
 from tests.runs import DOCUMENTS, make_run
 
@@ -21,9 +21,9 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
 
 def test_alternatives_are_those_of_a_search_with_the_rest_fixed(translator):
     config = alternatives_config(DecodingConfig(beam_size=2, max_length_ratio=0.2, max_length_offset=2))
-    told = [Told({1: "fest"}), Told(), Told({}, {2: "e"})]
+    told = [ForcedTexts({1: "fest"}), ForcedTexts(), ForcedTexts({}, {2: "e"})]
     fixed, begin = [one.fixed for one in told], [one.begin for one in told]
-    translations = translator.translate_documents(SOURCES, config, fixed=fixed, begin=begin)
+    translations = translator.translate_documents(translator.request(SOURCES, config, fixed=fixed, begin=begin))
     found = find_alternatives(PieceTranslator(translator.loaded, config), SOURCES, translations, told, 3)
     assert [len(segments) for segments in found] == [2, 1, 3]
     assert found[0][1] == [Alternative("fest", translations[0].hypotheses[0].log_probability)]
@@ -31,7 +31,14 @@ def test_alternatives_are_those_of_a_search_with_the_rest_fixed(translator):
     for document, n in ((0, 0), (1, 0), (2, 0), (2, 1)):
         rest = {m: text for m, text in enumerate(translations[document].segments) if m != n}
         [expected] = translator.translate_documents(
-            [SOURCES[document]], config, fixed=[rest], begin=[begin[document] if n == 2 else {}], beam_size=3, n_best=3
+            translator.request(
+                [SOURCES[document]],
+                config,
+                fixed=[rest],
+                begin=[begin[document] if n == 2 else {}],
+                beam_size=3,
+                n_best=3,
+            )
         )
         texts = list(dict.fromkeys(h.segments[n] for h in expected.hypotheses))
         assert [alternative.text for alternative in found[document][n]] == texts

@@ -17,6 +17,7 @@ from scaleformer.decoding.search import decode
 from scaleformer.model.transformer import ModelConfig, Transformer
 from scaleformer.system.measure import read_size
 from scaleformer.translation.batches import HELD, MemoryEstimate, pad, runs, token_budget
+from scaleformer.translation.request import Listener
 from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import EOS, SEP
 from tests.runs import make_run
@@ -145,9 +146,11 @@ def test_translations_are_the_same(tmp_path: Path, name: str, search: str, capsy
     translator = Translator.load(make_run(tmp_path / "run", attention={"name": name}), "cpu")
     documents = [["the cat sees", "it runs"], ["a dog"], [""], ["a house", "a tree", "a cat"] * 3]
     settings = SEARCHES[search]
-    alone = [translator.translate_documents([one], **settings)[0] for one in documents]
+    alone = [translator.translate_documents(translator.request([one], **settings))[0] for one in documents]
     for memory in ("5MiB", "1GiB"):
-        found = translator.translate_documents(documents, memory_limit=memory, progress=lambda *_: None, **settings)
+        found = translator.translate_documents(
+            translator.request(documents, memory_limit=memory, **settings), Listener(progress=lambda *_: None)
+        )
         assert [t.segments for t in found] == [t.segments for t in alone]
         for one, wanted in zip(found, alone, strict=True):
             assert one.hypotheses[0].log_probability == pytest.approx(wanted.hypotheses[0].log_probability, abs=1e-4)

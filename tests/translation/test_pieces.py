@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from scaleformer.decoding.config import DecodingConfig
+from scaleformer.translation.request import Listener
 from scaleformer.translation.translator import Translator
 from tests.runs import DOCUMENTS, tokenizer
 
@@ -43,7 +44,7 @@ def test_batches_hold_like_lengths_within_the_budget(copier):
 )
 @pytest.mark.parametrize("mode", ["document", "segment"])
 def test_odd_documents_do_not_fail(copier, document, mode):
-    [translation] = copier.translate_documents([document], mode=mode)
+    [translation] = copier.translate_documents(copier.request([document], mode=mode))
     assert translation.finished
     assert translation.source_segments == len(translation.segments) == len(document)
     if any(segment.strip() for segment in document):
@@ -56,7 +57,7 @@ def test_pieces_are_cut_between_segments_and_joined_again(copier):
     document = ["one two", "three", "a segment that is longer than any piece may be", "four", "five"]
     lengths = [len(tokenizer().encode_segments([segment])) for segment in document]
     limit = lengths[0] + lengths[1] + 1
-    [translation] = copier.translate_documents([document], max_tokens=limit)
+    [translation] = copier.translate_documents(copier.request([document], max_tokens=limit))
     assert list(translation.segments) == document
     pieces = sorted(length for batch in copier.model.batches for length in batch)
     assert sum(pieces) == sum(lengths) + len(pieces)
@@ -68,16 +69,20 @@ def test_pieces_are_cut_between_segments_and_joined_again(copier):
 def test_by_segment_keeps_the_number_of_segments(run):
     translator = Translator.load(run, "cpu")
     documents = [document["source"] for document in DOCUMENTS]
-    for translation, document in zip(translator.translate_documents(documents, mode="segment"), documents, strict=True):
+    for translation, document in zip(
+        translator.translate_documents(translator.request(documents, mode="segment")), documents, strict=True
+    ):
         assert len(translation.segments) == len(document)
 
 
 def test_documents_at_the_limit_are_reported(copier, caplog):
     with caplog.at_level(logging.WARNING):
         translations = copier.translate_documents(
-            [["a long document of many words"], ["x"]],
-            DecodingConfig(strategy="greedy", max_length_ratio=0.0, max_length_offset=5),
-            ids=["first", "second"],
+            copier.request(
+                [["a long document of many words"], ["x"]],
+                DecodingConfig(strategy="greedy", max_length_ratio=0.0, max_length_offset=5),
+                names=["first", "second"],
+            )
         )
     assert [t.finished for t in translations] == [False, True]
     assert [t.cut for t in translations] == [(0,), ()]
@@ -87,19 +92,23 @@ def test_documents_at_the_limit_are_reported(copier, caplog):
 
 
 def test_n_best(copier):
-    [translation] = copier.translate_documents([["a b"]], DecodingConfig(beam_size=4, n_best=3))
+    [translation] = copier.translate_documents(copier.request([["a b"]], DecodingConfig(beam_size=4, n_best=3)))
     assert len(translation.hypotheses) == 3
     assert translation.segments == ("a b",)
-    assert [translation] == copier.translate_documents([["a b"]], strategy="beam", beam_size=4, n_best=3)
+    assert [translation] == copier.translate_documents(
+        copier.request([["a b"]], strategy="beam", beam_size=4, n_best=3)
+    )
     with pytest.raises(ValueError, match="n_best=3"):
-        copier.translate_documents([["a b"]], DecodingConfig(beam_size=4, n_best=3), mode="segment")
+        copier.translate_documents(copier.request([["a b"]], DecodingConfig(beam_size=4, n_best=3), mode="segment"))
     with pytest.raises(ValueError, match="n_best=3: translate returns only the best: call translate_documents for all"):
         copier.translate([["a b"]], strategy="beam", beam_size=4, n_best=3)
 
 
 def test_progress_ends_at_all_of_it(copier):
     calls: list[tuple[float, int]] = []
-    copier.translate_documents([["a b"], ["c"], [""]], progress=lambda *numbers: calls.append(numbers))
+    copier.translate_documents(
+        copier.request([["a b"], ["c"], [""]]), Listener(progress=lambda *numbers: calls.append(numbers))
+    )
     shares, tokens = zip(*calls, strict=True)
     assert list(shares) == sorted(shares)
     assert shares[-1] == 1.0

@@ -10,6 +10,7 @@ import pytest
 
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.translation.pieces import PieceTranslator
+from scaleformer.translation.request import Listener
 from scaleformer.translation.resumable import resumable_translations
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
@@ -40,16 +41,16 @@ def interrupt(translator: Translator, path: Path, finished: int, **settings) -> 
         pass
 
 
-def call(translator: Translator, path: Path, **settings):
-    settings = {"config": CONFIG, "ids": IDS, "documents": DOCUMENTS, **settings}
-    return resumable_translations(translator, settings.pop("documents"), settings.pop("config"), path, **settings)
+def call(translator: Translator, path: Path, progress=None, **settings):
+    request = translator.request(**{"documents": DOCUMENTS, "decoding": CONFIG, "names": IDS, **settings})
+    return resumable_translations(translator, request, path, progress)
 
 
 @pytest.mark.parametrize("settings", [{}, {"mode": "segment"}, {"max_tokens": 20}])
 @pytest.mark.parametrize("cut", [0, 5], ids=["whole", "last line cut short"])
 def test_the_same_call_goes_on(translator, tmp_path, capsys, caplog, settings, cut):
     path = tmp_path / "out.part"
-    expected = translator.translate_documents(DOCUMENTS, CONFIG, **settings)
+    expected = translator.translate_documents(translator.request(DOCUMENTS, CONFIG, **settings))
     interrupt(translator, path, 3, **settings)
     records = [json.loads(line) for line in path.read_text().splitlines()][1:]
     assert [tuple(r["hypotheses"][0]["segments"]) for r in records] == [t.segments for t in expected[: len(records)]]
@@ -68,19 +69,19 @@ def test_the_same_call_goes_on(translator, tmp_path, capsys, caplog, settings, c
 @pytest.mark.parametrize(
     "change",
     [
-        {"config": replace(CONFIG, max_length_offset=4)},
+        {"decoding": replace(CONFIG, max_length_offset=4)},
         {"documents": [["x"], *DOCUMENTS[1:]]},
-        {"ids": list("vwxyz")},
+        {"names": list("vwxyz")},
         {"fixed": [{0: "x"}, {}, {}, {}, {}]},
     ],
-    ids=["decoding", "documents", "ids", "fixed"],
+    ids=["decoding", "documents", "names", "fixed"],
 )
 def test_another_call_begins_anew(translator, tmp_path, caplog, capsys, change):
     path = tmp_path / "out.part"
     interrupt(translator, path, 2)
-    given = {"config": CONFIG, "documents": DOCUMENTS, "ids": IDS, **change}
+    request = translator.request(**{"documents": DOCUMENTS, "decoding": CONFIG, **change})
     with call(translator, path, **change) as found:
-        assert found == translator.translate_documents(given["documents"], given["config"], fixed=given.get("fixed"))
+        assert found == translator.translate_documents(request)
     assert "starting over" in caplog.text
     assert capsys.readouterr().err.count("resuming") == 0
 
@@ -96,7 +97,7 @@ def test_what_fails_after_the_translation_does_not_lose_it(translator, tmp_path,
 
 def test_nothing_finished_leaves_nothing(translator, tmp_path):
     path = tmp_path / "out.part"
-    with pytest.raises(ValueError, match="mode is 'page'"), call(translator, path, mode="page"):
+    with pytest.raises(ValueError, match="tag='2x'"), call(translator, path, tag="2x"):
         pass
     assert not path.exists()
 
@@ -111,8 +112,10 @@ def test_two_at_once_are_one_too_many(translator, tmp_path):
 def test_documents_finish_in_order_whatever_the_batches(translator):
     documents = [["word " * n] for n in (9, 1, 8, 2, 7, 3, 1, 1)]
     order: list[Translation] = []
-    found = translator.translate_documents(documents, replace(CONFIG, batch_tokens=60), finished=order.append)
+    found = translator.translate_documents(
+        translator.request(documents, replace(CONFIG, batch_tokens=60)), Listener(finished=order.append)
+    )
     assert found == order
     assert [t.source_tokens for t in found] == [
-        t.source_tokens for d in documents for t in translator.translate_documents([d], CONFIG)
+        t.source_tokens for d in documents for t in translator.translate_documents(translator.request([d], CONFIG))
     ]

@@ -11,6 +11,7 @@ import pytest
 from scaleformer.checkpoints.model_file import LoadedModel
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import decode
+from scaleformer.translation.request import Listener
 from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import SEP
 from tests.copier import CopyModel
@@ -26,7 +27,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     return Translator.load(make_run(tmp_path_factory.mktemp("streaming") / "run"), "cpu")
 
 
-class Told:
+class Heard:
     """The reports of a translator on its documents; those in `gone` are given up after this many calls."""
 
     def __init__(self, gone: dict[int, int] | None = None) -> None:
@@ -53,21 +54,21 @@ class Told:
     ids=str,
 )
 def test_each_segment_is_told_once_as_it_is_in_the_end(translator, settings):
-    told = Told()
-    found = translator.translate_documents(TEXTS, watch=told, **LONG, **settings)
-    assert found == translator.translate_documents(TEXTS, **LONG, **settings)
+    heard = Heard()
+    found = translator.translate_documents(translator.request(TEXTS, **LONG, **settings), Listener(segments=heard))
+    assert found == translator.translate_documents(translator.request(TEXTS, **LONG, **settings))
     for number in (0, 2, 3):
         final = dict(enumerate(found[number].segments))
         empty = {} if settings.get("mode") != "segment" else {i: s for i, s in final.items() if TEXTS[number][i]}
-        assert told.texts[number] == (empty or final)
+        assert heard.texts[number] == (empty or final)
 
 
 @pytest.mark.parametrize("settings", [{"strategy": "beam", "beam_size": 3}, {"match_segments": False}], ids=str)
 def test_what_is_not_final_is_not_told(translator, settings):
-    told = Told()
-    translator.translate_documents(TEXTS, watch=told, **settings)
-    assert not any(told.texts.values())
-    assert set(told.calls) == {0, 2, 3}
+    heard = Heard()
+    translator.translate_documents(translator.request(TEXTS, **settings), Listener(segments=heard))
+    assert not any(heard.texts.values())
+    assert set(heard.calls) == {0, 2, 3}
 
 
 def test_segments_come_before_the_document_is_done(translator):
@@ -77,15 +78,17 @@ def test_segments_come_before_the_document_is_done(translator):
         order.extend("segment" for _ in texts)
         return True
 
-    translator.translate_documents([TEXTS[0]], watch=watch, finished=lambda _: order.append("document"), **LONG)
+    translator.translate_documents(
+        translator.request([TEXTS[0]], **LONG), Listener(segments=watch, finished=lambda _: order.append("document"))
+    )
     assert order == ["segment"] * 3 + ["document"]
 
 
 def test_a_document_resumed_keeps_its_number(translator):
-    told = Told()
-    first = translator.translate_documents(TEXTS[:2], **LONG)
-    translator.translate_documents(TEXTS, begun=first, watch=told, **LONG)
-    assert set(told.texts) == {2, 3}
+    heard = Heard()
+    first = translator.translate_documents(translator.request(TEXTS[:2], **LONG))
+    translator.translate_documents(translator.request(TEXTS, **LONG), Listener(segments=heard), begun=first)
+    assert set(heard.texts) == {2, 3}
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -123,10 +126,13 @@ def test_tokens_beyond_a_limit_are_not_handed_over(monkeypatch):
 def test_a_translator_that_copies_tells_the_source(caplog):
     model = CopyModel(tokenizer().vocab_size)
     loaded = LoadedModel(model, tokenizer(), tokenizer(), {}, "0" * 64, Path("copier"))  # type: ignore[arg-type]
-    told = Told({1: 1})
+    heard = Heard({1: 1})
     with caplog.at_level(logging.WARNING):
         Translator(loaded, DecodingConfig(strategy="greedy")).translate_documents(
-            [["a b", "c"], ["d", "e"]], ids=["kept", "gone"], watch=told
+            Translator(loaded, DecodingConfig(strategy="greedy")).request(
+                [["a b", "c"], ["d", "e"]], names=["kept", "gone"]
+            ),
+            Listener(segments=heard),
         )
-    assert told.texts[0] == {0: "a b", 1: "c"}
-    assert told.calls[1] == 1
+    assert heard.texts[0] == {0: "a b", 1: "c"}
+    assert heard.calls[1] == 1

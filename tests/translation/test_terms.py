@@ -11,7 +11,8 @@ import pytest
 
 from scaleformer.system.errors import DataError
 from scaleformer.text.terms import Term
-from scaleformer.translation.terms import asked_of, merge_terms, missing_from, parse_terms
+from scaleformer.translation.request import Listener
+from scaleformer.translation.terms import merge_terms, missing_from, parse_terms, requirements
 from scaleformer.translation.translations import DocumentHypothesis
 from scaleformer.translation.translator import Translator
 from tests.runs import DOCUMENTS, make_run
@@ -29,7 +30,7 @@ def test_terms_are_asked_of_the_segment_that_translates_their_sources() -> None:
     """Two forms of one target form count as one; what is translated together with the one before is asked for there."""
     hypothesis = DocumentHypothesis(("a", "b", "", "c"), 0.0, 0.0, True, (2,))
     segments = ["a cat, cats, a pet", "no", "dogs and a cat", "dog-cat", "cut off"]
-    asked = asked_of(segments, hypothesis, [CAT, DOG, PET])
+    asked = requirements(segments, hypothesis, [CAT, DOG, PET])
     assert asked == [
         (0, 1, Counter({CAT: 3})),
         (1, 3, Counter({DOG: 1, CAT: 1})),
@@ -49,8 +50,8 @@ def test_segments_that_lack_a_term_get_it_and_others_stay(translator: Translator
     if "beam_size" in settings:
         settings = {**settings, "strategy": "beam"}
     terms = {"cat": "Kater", "tree": "Baum"}
-    usual = translator.translate_documents(SOURCES, **settings)
-    found = translator.translate_documents(SOURCES, terms=terms, **settings)
+    usual = translator.translate_documents(translator.request(SOURCES, **settings))
+    found = translator.translate_documents(translator.request(SOURCES, terms=terms, **settings))
     for segments, before, after in zip(SOURCES, usual, found, strict=True):
         for segment, old, new in zip(segments, before.segments, after.segments, strict=True):
             wanted = [target for source, target in terms.items() if source in segment]
@@ -64,8 +65,8 @@ def test_segments_that_lack_a_term_get_it_and_others_stay(translator: Translator
 
 
 def test_a_mended_translation_has_its_own_probability(translator: Translator) -> None:
-    [found] = translator.translate_documents(SOURCES[:1], terms={"cat": "Kater"})
-    [given] = translator.translate_documents(SOURCES[:1], fixed=[dict(enumerate(found.segments))])
+    [found] = translator.translate_documents(translator.request(SOURCES[:1], terms={"cat": "Kater"}))
+    [given] = translator.translate_documents(translator.request(SOURCES[:1], fixed=[dict(enumerate(found.segments))]))
     assert found.hypotheses[0].log_probability == pytest.approx(given.hypotheses[0].log_probability, rel=1e-4)
 
 
@@ -86,7 +87,8 @@ def test_the_order_is_kept_whatever_is_held(translator: Translator, monkeypatch:
     monkeypatch.setattr("scaleformer.translation.term_search.HELD", 1)
     finished: list[list[str]] = []
     found = translator.translate_documents(
-        SOURCES * 2, terms={"cat": "Kater"}, finished=lambda one: finished.append(list(one.segments)), batch_tokens=20
+        translator.request(SOURCES * 2, terms={"cat": "Kater"}, batch_tokens=20),
+        Listener(finished=lambda one: finished.append(list(one.segments))),
     )
     assert [list(one.segments) for one in found] == finished
     assert [[s for s in one if "kater" in s.lower()] != [] for one in finished] == [True, False, True] * 2
@@ -104,7 +106,7 @@ def test_the_order_is_kept_whatever_is_held(translator: Translator, monkeypatch:
 )
 def test_what_cannot_be_asked_is_one_line(translator: Translator, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        translator.translate_documents(SOURCES, **settings)
+        translator.translate_documents(translator.request(SOURCES, **settings))
 
 
 def test_json_lines_have_terms_of_their_own() -> None:

@@ -13,6 +13,7 @@ from scaleformer.checkpoints.model_file import LoadedModel
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.system.devices import resolve_device
+from scaleformer.translation.request import Listener
 from scaleformer.translation.translator import Translator
 from tests.copier import CopyModel
 from tests.runs import DOCUMENTS, tokenizer
@@ -49,7 +50,7 @@ def test_what_is_no_list_of_documents_is_named(copier, documents, message):
 )
 def test_wrong_arguments_are_named(copier, settings, message):
     with pytest.raises(ValueError, match=message):
-        copier.translate_documents([["a"]], **settings)
+        copier.translate_documents(copier.request([["a"]], **settings))
 
 
 def test_unknown_decoding_settings_are_named(copier):
@@ -88,7 +89,7 @@ def test_a_translator_is_made_of_a_path_and_says_what_it_is(run):
     assert "strategy='greedy'" in repr(translator)
     documents = [document["source"] for document in DOCUMENTS]
     for settings in ({"mode": "segment"}, {"max_tokens": 12}):
-        expected = translator.translate_documents(documents, **settings)
+        expected = translator.translate_documents(translator.request(documents, **settings))
         assert translator.translate(documents, **settings) == [list(t.segments) for t in expected]
 
 
@@ -104,15 +105,17 @@ def test_a_document_more_leaves_the_samples_of_others(run):
     found = translator.translate(documents, **settings)
     assert translator.translate([*documents, ["one more", "of a few words"]], **settings)[:-1] == found
     ids = [d["id"] for d in DOCUMENTS]
-    named = translator.translate_documents(documents, ids=ids, **settings)
-    assert [t.segments for t in translator.translate_documents(documents[1:], ids=ids[1:], **settings)] == [
-        t.segments for t in named[1:]
-    ]
+    named = translator.translate_documents(translator.request(documents, names=ids, **settings))
+    assert [
+        t.segments for t in translator.translate_documents(translator.request(documents[1:], names=ids[1:], **settings))
+    ] == [t.segments for t in named[1:]]
 
 
 def test_a_long_document_is_shown_on_its_way(copier):
     shares: list[float] = []
-    copier.translate_documents([["a b"] * 20], progress=lambda share, tokens: shares.append(share))
+    copier.translate_documents(
+        copier.request([["a b"] * 20]), Listener(progress=lambda share, tokens: shares.append(share))
+    )
     assert shares == sorted(shares)
     assert any(0.4 < share < 0.6 for share in shares)
 

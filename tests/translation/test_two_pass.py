@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from scaleformer.batch import Batch
+from scaleformer.translation.request import Listener
 from scaleformer.translation.translator import Translator
 from scaleformer.translation.two_pass import FirstPass, InContext
 from scaleformer.vocabulary import BOS, EOS, SEP
@@ -78,7 +79,9 @@ def test_segments_are_told_and_fixed_in_both_passes(translator: Translator) -> N
         return True
 
     settings = {"strategy": "greedy", "mode": "two-pass", "fixed": [{1: "as it was"}]}
-    [found] = translator.translate_documents([["one", "two", "three"]], watch=watch, **settings)  # type: ignore[arg-type]
+    [found] = translator.translate_documents(
+        translator.request([["one", "two", "three"]], **settings), Listener(segments=watch)
+    )  # type: ignore[arg-type]
     assert found.segments[1] == "as it was"
     assert sorted(n for _, n, _ in told) == [0, 1, 2]
     assert {document for document, _, _ in told} == {0}
@@ -94,7 +97,7 @@ def test_segments_are_told_and_fixed_in_both_passes(translator: Translator) -> N
 )
 def test_what_does_not_fit_is_said(translator: Translator, settings: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        translator.translate_documents([["one"]], mode="two-pass", **settings)  # type: ignore[arg-type]
+        translator.translate_documents(translator.request([["one"]], mode="two-pass", **settings))  # type: ignore[arg-type]
 
 
 def test_other_attentions_are_refused() -> None:

@@ -19,6 +19,7 @@ from scaleformer.evaluation.length.documents import TestDocument
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.scores import MetricScore, evaluate_documents
 from scaleformer.evaluation.translations import TranslatedDocument
+from scaleformer.translation.request import Listener, Request
 from scaleformer.translation.scoring import target_losses
 from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import EOS, SEP, SEP0, SEP2, steps_of
@@ -184,8 +185,8 @@ def boundary_translations(
     scores, counts = [], np.zeros(0, dtype=np.int64)
     for name, sources in (("whole", [list(document.source) for document in documents]), ("joined", joined)):
         bar = progress(f"translating, {name}") if progress else None
-        ids = [document.id for document in documents]
-        translations = translator.translate_documents(sources, decoding, ids=ids, progress=bar)
+        request = Request(sources, decoding, [document.id for document in documents])
+        translations = translator.translate_documents(request, Listener(bar))
         report = evaluate_documents(
             [
                 TranslatedDocument(d.id, d.source, d.target, translation.segments, translation.finished)

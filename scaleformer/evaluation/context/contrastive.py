@@ -18,6 +18,7 @@ from scaleformer.evaluation.alignment import align_segments
 from scaleformer.evaluation.log_probabilities import score_documents
 from scaleformer.system.schema import check_type
 from scaleformer.text.words import bare_words
+from scaleformer.translation.request import Listener, Request
 from scaleformer.translation.translator import Translator
 
 Verdict = Literal["right", "wrong", "unclear"]
@@ -130,7 +131,7 @@ def evaluate_context(
     """Contrastive and generative scores of all phenomena of the documents.
 
     context   segments before a phenomenon that the model sees; None for all, 0 for none (what can be guessed)
-    mode      of the translation, as in `Translator.translate_documents`
+    mode      of the translation, as in `Request`
     decoding  of the translation; None for the settings of the model's own run. It must write as many segments as the
               source has, so that they can be compared one by one
     progress  called with "scoring" or "translating", returns the function to report progress to
@@ -242,9 +243,8 @@ def _verdicts(
         last = max(p.segment for p in document.phenomena) if context is None else phenomenon.segment
         windows.append((document.id, tuple(document.source[_start(phenomenon, context) : last + 1])))
     unique = list(dict.fromkeys(windows))
-    found = translator.translate_documents(
-        [segments for _, segments in unique], matched, ids=[name for name, _ in unique], mode=mode, progress=progress
-    )
+    request = Request([segments for _, segments in unique], matched, [name for name, _ in unique], mode)
+    found = translator.translate_documents(request, Listener(progress))
     translated = dict(zip(unique, found, strict=True))
     verdicts = []
     for (document, phenomenon), window in zip(cases, windows, strict=True):

@@ -12,6 +12,7 @@ from scaleformer.formats.json_lines import parse_object
 from scaleformer.formats.lines import read_lines
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document
+from scaleformer.translation.request import Request
 from scaleformer.translation.translator import Translator
 
 
@@ -52,7 +53,8 @@ def contrastive_documents(
     """The examples; the model translates the context of those whose target has none."""
     matched = replace(decoding or translator.decoding, match_segments=True, n_best=1)
     bare = [e for e in examples if len(e.target) < len(e.source)]
-    written = iter(translator.translate_documents([e.source[:-1] for e in bare], matched, ids=[e.id for e in bare]))
+    request = Request([example.source[:-1] for example in bare], matched, [example.id for example in bare])
+    written = iter(translator.translate_documents(request))
     documents = []
     for example in examples:
         if len(example.target) < len(example.source):

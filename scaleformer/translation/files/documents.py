@@ -16,9 +16,9 @@ from scaleformer.formats.splicing import plain
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document
 from scaleformer.translation.files.lines import read_documents, write_translations
+from scaleformer.translation.forced import ForcedTexts
 from scaleformer.translation.memory import Masked
 from scaleformer.translation.terms import Terms
-from scaleformer.translation.told import Told
 from scaleformer.translation.translations import Translation
 
 
@@ -29,7 +29,7 @@ class LinesFile:
         self._source = read_documents(Input(str(path)), format)
         self.documents = [document.source for document in self._source.documents]
         self.ids = [document.id for document in self._source.documents]
-        self.told = self._source.told or (Told(),) * len(self.ids)
+        self.forced = self._source.forced or (ForcedTexts(),) * len(self.ids)
         self.terms = self._source.terms or ({},) * len(self.ids)
         self.masked: list[Sequence[str | Masked]] = list(self.documents)
 
@@ -48,7 +48,7 @@ class ProseFile:
         self.ids = [name]
         flat = [segment for segments in self.segments for segment in segments]
         self.documents = [[segment.text for segment in flat]]
-        self.told = (Told(),)
+        self.forced = (ForcedTexts(),)
         self.terms: tuple[Terms, ...] = ({},)
         self.masked: list[Sequence[str | Masked]] = [[Masked(s.text, tuple(map(_text, s.groups))) for s in flat]]
         self.spans = sum(len(segment.groups) for segments in self.segments for segment in segments)

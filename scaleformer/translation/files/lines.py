@@ -18,8 +18,8 @@ from scaleformer.system.files import atomic_writer
 from scaleformer.system.schema import shown
 from scaleformer.text.documents import Document, one_line
 from scaleformer.translation.alternatives import Alternative
+from scaleformer.translation.forced import ForcedTexts, parse_forced
 from scaleformer.translation.terms import Terms, parse_terms
-from scaleformer.translation.told import Told, parse_told
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.word_alignments import Links, as_pharaoh
 
@@ -33,7 +33,7 @@ class DocumentFile:
 
     gaps   for text: the blank lines before each segment, by document; the last tuple has those after all segments
     where  for text: FILE:LINE of each segment, by document; else empty
-    told   for JSON Lines: "fixed" and "begin" of each document
+    forced   for JSON Lines: "fixed" and "begin" of each document
     terms  for JSON Lines: "terms" of each document
     """
 
@@ -41,7 +41,7 @@ class DocumentFile:
     documents: list[Document]
     gaps: tuple[tuple[int, ...], ...] = ()
     where: tuple[tuple[str, ...], ...] = ()
-    told: tuple[Told, ...] = ()
+    forced: tuple[ForcedTexts, ...] = ()
     terms: tuple[Terms, ...] = ()
 
     def counts(self) -> str:
@@ -49,12 +49,6 @@ class DocumentFile:
         numbers = len(self.documents), sum(len(document.source) for document in self.documents)
         words = ("document", "segment")
         return ", ".join(f"{n:,} {word}{'s' * (n != 1)}" for n, word in zip(numbers, words, strict=True))
-
-    def place(self, document: int, segment: int) -> str:
-        """The location of a segment."""
-        if self.where:
-            return self.where[document][segment]
-        return f"{self.documents[document].id}, segment {segment + 1}"
 
 
 def choose_format(format: LinesFormat, source: Input) -> str:
@@ -97,12 +91,12 @@ def read_documents(source: Input, format: str, boundaries: Boundaries = "file", 
     if format == "text":
         found = _read_text(lines, where, boundaries, ids)
     else:
-        documents, told, terms = [], [], []
+        documents, forced, terms = [], [], []
         for number, line in lines:
             documents.append(parse_document(line, f"{where}:{number}", require_target=False))
-            told.append(parse_told(line, f"{where}:{number}", len(documents[-1].source)))
+            forced.append(parse_forced(line, f"{where}:{number}", len(documents[-1].source)))
             terms.append(parse_terms(line, f"{where}:{number}"))
-        found = DocumentFile(format, documents, told=tuple(told), terms=tuple(terms))
+        found = DocumentFile(format, documents, forced=tuple(forced), terms=tuple(terms))
     if not found.documents and not any(map(any, found.gaps)):
         raise DataError(f"{where}: no documents")
     return found

@@ -19,9 +19,9 @@ from scaleformer.system.files import replaced
 from scaleformer.translation.files.documents import LinesFile, ProseFile, document_of, open_file
 from scaleformer.translation.files.paths import plan_files
 from scaleformer.translation.memory import Memory, recall
+from scaleformer.translation.request import Request
 from scaleformer.translation.resumable import resumable_translations
-from scaleformer.translation.terms import Terms, merge_terms, tell_of_terms
-from scaleformer.translation.told import as_settings
+from scaleformer.translation.terms import Terms, merge_terms, report_terms
 from scaleformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
@@ -73,46 +73,35 @@ def translate_files(translator: Translator, asked: FileRequest, config: Decoding
     config = choose_file_decoding(translator, config, files)
     documents = [document_of(file, source) for file, (source, _) in zip(files, plan.pairs, strict=True)]
     every = [document for some in documents for document in some]
-    given = [one for file in files for one in file.told]
-    given = recall(asked.memory, given, [masked for file in files for masked in file.masked])
+    forced = [one for file in files for one in file.forced]
+    forced = recall(asked.memory, forced, [masked for file in files for masked in file.masked])
     sources = [document.source for document in every]
     terms = merge_terms(asked.terms, [one for file in files for one in file.terms], sources)
     segments = sum(len(document.source) for document in every)
-    numbers = f"{len(files):,} file{'s' * (len(files) != 1)}, {segments:,} segments"
-    print(f"{', '.join(asked.inputs)}: {numbers}", file=sys.stderr)
+    count = f"{len(files):,} file{'s' * (len(files) != 1)}, {segments:,} segments"
+    print(f"{', '.join(asked.inputs)}: {count}", file=sys.stderr)
     if plan.left:
         kinds = ", ".join(f"{count} {ending}" for ending, count in plan.left.most_common())
         log.warning("%d of other formats skipped: %s", plan.left.total(), kinds)
-    settings: dict[str, Any] = {**as_settings(given), **({"terms": terms} if any(terms) else {})}
+    names = [document.id for document in every]
+    request = Request(sources, config, names, asked.mode, asked.max_tokens, forced=forced, terms=terms)
     kept = Path(f"{asked.output.rstrip('/')}.part")
     with ExitStack() as stack:
         with translation_bar("translating") as progress:
-            translations = stack.enter_context(
-                resumable_translations(
-                    translator,
-                    sources,
-                    config,
-                    kept,
-                    ids=[document.id for document in every],
-                    max_tokens=asked.max_tokens,
-                    mode=asked.mode,
-                    progress=progress,
-                    **settings,
-                )
-            )
-        tell_of_terms(sources, translations, terms, translator.source_tokenizer.has_terms)
+            translations = stack.enter_context(resumable_translations(translator, request, kept, progress))
+        report_terms(request, translations, translator.source_tokenizer.has_terms)
         rest = iter(translations)
-        told: dict[str, Counter[Path]] = defaultdict(Counter)
+        notes: dict[str, Counter[Path]] = defaultdict(Counter)
         for file, some, (source, target) in zip(files, documents, plan.pairs, strict=True):
             counts: Counter[str] = Counter()
             content = file.write([next(rest) for _ in some], counts)
             with replaced(target) as temporary:
                 temporary.write_bytes(content)
-            for reason, count in counts.items():
-                told[reason][source] += count
-    for reason, where in told.items():
-        names = ", ".join(f"{path} ({count})" for path, count in where.most_common(5))
-        log.warning("%d %s: %s%s", where.total(), reason, names, " ..." if len(where) > 5 else "")
+            for reason, number in counts.items():
+                notes[reason][source] += number
+    for reason, where in notes.items():
+        files_of = ", ".join(f"{path} ({count})" for path, count in where.most_common(5))
+        log.warning("%d %s: %s%s", where.total(), reason, files_of, " ..." if len(where) > 5 else "")
 
 
 def choose_splitting(translator: Translator, split: Split, source_language: str | None) -> tuple[str, str]:

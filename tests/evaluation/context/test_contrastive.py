@@ -120,12 +120,12 @@ class Copyist:
         self.asked: list[tuple[str, ...]] = []
         self.mode = ""
 
-    def translate_documents(self, documents, config, *, mode, **_):
-        assert config.match_segments
-        self.mode = mode
-        self.asked += documents
-        found = [DocumentHypothesis(self.known[tuple(d)], 0.0, 0.0, True) for d in documents]
-        return [Translation((h,), len(d), 1) for h, d in zip(found, documents, strict=True)]
+    def translate_documents(self, request, listener):
+        assert request.decoding.match_segments
+        self.mode = request.mode
+        self.asked += request.documents
+        found = [DocumentHypothesis(self.known[tuple(d)], 0.0, 0.0, True) for d in request.documents]
+        return [Translation((h,), len(d), 1) for h, d in zip(found, request.documents, strict=True)]
 
 
 def test_documents_are_translated_once_and_judged(translator):

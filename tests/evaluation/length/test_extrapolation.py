@@ -113,7 +113,7 @@ def test_the_modes_match_the_translator(system, bar, tmp_path):
     found = {m.mode: m for m in measure_all([system], sets, OPTIONS, Cache(tmp_path), bar)}
     sources = [d.source for d in sets[0].documents]
     for mode, name in (("pass", "document"), ("segments", "segment")):
-        theirs = system.translator.translate_documents(sources, GREEDY, mode=name)
+        theirs = system.translator.translate_documents(system.translator.request(sources, GREEDY, mode=name))
         assert [d.hypothesis for d in found[mode].translated] == [list(t.segments) for t in theirs]
         assert found[mode].decode["unfinished"] == [
             d.id for d, t in zip(sets[0].documents, theirs, strict=True) if not t.finished

@@ -59,7 +59,7 @@ def test_what_a_document_of_text_is(tmp_path, monkeypatch, boundaries, ids, expe
     file = read_documents(Input("in"), "text", boundaries, None if ids is None else "ids")
     assert {d.id: list(d.source) for d in file.documents} == expected
     assert file.counts() == counts
-    assert [file.place(n, i) for n, d in enumerate(file.documents) for i in range(len(d.source))] == [
+    assert [place for places in file.where for place in places] == [
         "in:2",
         "in:3",
         "in:5",
@@ -97,7 +97,7 @@ def test_json_lines_to_translate_need_no_id(tmp_path) -> None:
     (tmp_path / "in").write_text('{"source": ["a"]}\n{"id": "b", "source": ["c"]}\n')
     file = read_documents(Input(str(tmp_path / "in")), "jsonl")
     assert [d.id for d in file.documents] == [f"{tmp_path / 'in'}:1", "b"]
-    assert file.place(1, 0) == "b, segment 1"
+    assert file.where == ()
 
 
 @pytest.mark.parametrize(

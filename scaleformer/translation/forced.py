@@ -16,7 +16,7 @@ Texts = Mapping[int, str]
 
 
 @dataclass(frozen=True)
-class Told:
+class ForcedTexts:
     """Given texts of one document, by source segment number from 0.
 
     fixed  whole translations of segments, returned unchanged; later segments have them as context
@@ -29,17 +29,17 @@ class Told:
     def __bool__(self) -> bool:
         return bool(self.fixed or self.begin)
 
-    def part(self, first: int, stop: int) -> Told:
+    def part(self, first: int, stop: int) -> ForcedTexts:
         """The part for the segments first to stop, renumbered from 0."""
         fixed, begin = ({n - first: text for n, text in side.items() if first <= n < stop} for side in self._sides())
-        return Told(fixed, begin)
+        return ForcedTexts(fixed, begin)
 
     def tokens(self, tokenizer: Tokenizer) -> dict[int, list[int]]:
         """The tokens of each given segment, for `decode`: fixed ones end with `<sep>`."""
         numbers = [*self.fixed, *self.begin]
         encoded = tokenizer.encode_batch([*self.fixed.values(), *self.begin.values()])
-        told = {n: [*words, SEP] if n in self.fixed else words for n, words in zip(numbers, encoded, strict=True)}
-        return {n: tokens for n, tokens in told.items() if tokens}
+        forced = {n: [*words, SEP] if n in self.fixed else words for n, words in zip(numbers, encoded, strict=True)}
+        return {n: tokens for n, tokens in forced.items() if tokens}
 
     def restore(self, segments: Sequence[str], tokenizer: Tokenizer) -> list[str]:
         """A translation with the given texts restored verbatim, since the tokenizer may normalize them."""
@@ -69,36 +69,22 @@ class Told:
         return self.fixed, self.begin
 
 
-def told_of(
-    documents: Sequence[Sequence[str]], fixed: Sequence[Texts] | None, begin: Sequence[Texts] | None, match: bool
-) -> list[Told]:
-    """`Told` of each document. Raises ValueError for unknown segments, values that are not strings, and without `match`
-    (decoding.match_segments)."""
+def force(fixed: Sequence[Texts] | None, begin: Sequence[Texts] | None, count: int) -> list[ForcedTexts]:
+    """`ForcedTexts` of so many documents, from the two sides; None for nothing. Raises ValueError for other numbers."""
     for name, side in (("fixed", fixed), ("begin", begin)):
-        if side is not None and len(side) != len(documents):
-            raise ValueError(f"{name} has {len(side)} entries for {len(documents)} documents: wanted one for each")
-    nothing: list[Texts] = [{}] * len(documents)
-    told = [Told(*sides) for sides in zip(fixed or nothing, begin or nothing, strict=True)]
-    for number, (one, segments) in enumerate(zip(told, documents, strict=True)):
-        if fault := one.fault(len(segments)):
-            raise ValueError(f"document {number}: {fault}")
-    if any(told) and not match:
-        raise ValueError("fixed and begin refer to source segments: set decoding.match_segments=true")
-    return told
+        if side is not None and len(side) != count:
+            raise ValueError(f"{name} has {len(side)} entries for {count} documents: wanted one for each")
+    nothing: list[Texts] = [{}] * count
+    return [ForcedTexts(*sides) for sides in zip(fixed or nothing, begin or nothing, strict=True)]
 
 
-def as_settings(told: Sequence[Told]) -> dict[str, Any]:
-    """`fixed` and `begin` for the translator; nothing if no document has any."""
-    return {"fixed": [one.fixed for one in told], "begin": [one.begin for one in told]} if any(told) else {}
-
-
-def parse_told(line: str, where: str, segments: int) -> Told:
+def parse_forced(line: str, where: str, segments: int) -> ForcedTexts:
     """The "fixed" and "begin" of a JSON Lines document with this many segments, `{"12": "text"}`.
 
     `line` is valid JSON (`parse_document`). Raises a DataError that starts with `where`.
     """
     if '"fixed"' not in line and '"begin"' not in line:
-        return Told()
+        return ForcedTexts()
     record: dict[str, Any] = json.loads(line)
     sides = []
     for name in ("fixed", "begin"):
@@ -107,7 +93,7 @@ def parse_told(line: str, where: str, segments: int) -> Told:
             wanted = 'an object of texts by the numbers of their segments, {"12": "text"}'
             raise DataError(f"{where}: {name!r} is {type(side).__name__}, wanted {wanted}")
         sides.append({int(key) if key.isdecimal() and key.isascii() else key: text for key, text in side.items()})
-    told = Told(*sides)
-    if fault := told.fault(segments):
+    forced = ForcedTexts(*sides)
+    if fault := forced.fault(segments):
         raise DataError(f"{where}: {fault}")
-    return told
+    return forced

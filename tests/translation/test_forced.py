@@ -15,7 +15,7 @@ from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import decode
 from scaleformer.evaluation.log_probabilities import score_documents
 from scaleformer.system.errors import DataError
-from scaleformer.translation.told import Told, parse_told
+from scaleformer.translation.forced import ForcedTexts, parse_forced
 from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import EOS, SEP
 from tests.copier import CopyModel
@@ -64,7 +64,7 @@ def test_a_document_that_is_all_fixed_has_the_probability_of_its_text(translator
     targets = [document["target"] for document in DOCUMENTS]
     fixed = [dict(enumerate(target)) for target in targets]
     for settings in ({}, {"strategy": "beam", "beam_size": 3}, {"strategy": "sample", "n_best": 2}):
-        found = translator.translate_documents(SOURCE, fixed=fixed, **settings)
+        found = translator.translate_documents(translator.request(SOURCE, fixed=fixed, **settings))
         for one, target, score in zip(found, targets, score_documents(translator, SOURCE, targets), strict=True):
             assert list(one.segments) == target
             assert one.finished
@@ -100,13 +100,13 @@ def test_a_fixed_text_comes_out_as_it_is():
 )
 def test_what_cannot_be_told_is_one_line(translator, settings: dict[str, Any], message):
     with pytest.raises(ValueError, match=message):
-        translator.translate_documents(SOURCE, **settings)
+        translator.translate_documents(translator.request(SOURCE, **settings))
 
 
 def test_json_lines_tell():
-    assert not parse_told('{"source": ["a"]}', "in.jsonl:1", 1)
+    assert not parse_forced('{"source": ["a"]}', "in.jsonl:1", 1)
     line = json.dumps({"source": ["a"] * 13, "fixed": {"12": "text"}, "begin": {"3": "El"}})
-    assert parse_told(line, "in.jsonl:1", 13) == Told({12: "text"}, {3: "El"})
+    assert parse_forced(line, "in.jsonl:1", 13) == ForcedTexts({12: "text"}, {3: "El"})
 
 
 @pytest.mark.parametrize(
@@ -122,4 +122,4 @@ def test_json_lines_tell():
 )
 def test_what_json_lines_cannot_tell_is_one_line(record, message):
     with pytest.raises(DataError, match=message):
-        parse_told(json.dumps(record), "in.jsonl:7", 2)
+        parse_forced(json.dumps(record), "in.jsonl:7", 2)

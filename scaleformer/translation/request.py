@@ -1,0 +1,128 @@
+"""What to translate, and how; and what is called meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from scaleformer.decoding.config import DecodingConfig, MaxTokens, Mode
+from scaleformer.system.schema import check_type
+from scaleformer.text.terms import Term, Terms, make_terms
+from scaleformer.translation.forced import ForcedTexts
+from scaleformer.translation.translations import Translation
+
+Progress = Callable[[float, int], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """Documents to translate, each a list of segments, and how.
+
+    decoding    the settings of the search
+    names       of the documents, for warnings (default: their numbers from 0). Samples of a document depend on
+                decoding.seed and its name only
+    mode        "document"; "segment": translate each segment separately, so the segment count is the source's; or
+                "two-pass": do so first, then translate each after the translations before it (`two_pass`)
+    max_tokens  split documents between segments into pieces of at most this many source tokens (`<sep>` and `</s>`
+                included), translate them separately and join them; a longer segment is a piece of its own
+    tag         the target language, such as `2es`, for a model trained with tags; precedes every document, piece or
+                segment that is translated separately. None for that of the translator
+    forced      of each document, texts that its translation has to have; the model scores them and continues after
+                them, limits and rules do not apply to them
+    terms       target forms by source forms, for all documents or for each. Segments that lack one are translated
+                again, the others do not change (`TermSearch`). Log-probability and score cover the final translation
+    where       of each document, the places of its segments for warnings, such as FILE:LINE
+
+    Raises ValueError for documents that are not lists of strings, and for settings that do not fit together.
+    """
+
+    documents: Sequence[Sequence[str]]
+    decoding: DecodingConfig
+    names: Sequence[str] = ()
+    mode: Mode = "document"
+    max_tokens: int | None = None
+    tag: str | None = None
+    forced: Sequence[ForcedTexts] = ()
+    terms: Terms | Sequence[Terms] = ()
+    where: Sequence[Sequence[str]] = ()
+
+    def __post_init__(self) -> None:
+        _check_documents(self.documents)
+        n_best, count = self.decoding.n_best, len(self.documents)
+        check_type("mode", self.mode, Mode)
+        check_type("max_tokens", self.max_tokens, MaxTokens | None)
+        if self.max_tokens is not None and self.by_segment:
+            raise ValueError(
+                f"max_tokens={self.max_tokens} is for documents, mode={self.mode} for segments: set only one"
+            )
+        if n_best > 1 and not self.whole:
+            raise ValueError(f"n_best={n_best}: only the best hypotheses of pieces can be joined; set n_best=1")
+        for name in ("names", "forced", "terms"):
+            values = getattr(self, name)
+            if values and not isinstance(values, Mapping) and len(values) != count:
+                raise ValueError(f"{name} has {len(values)} entries for {count} documents: wanted one for each")
+        for number, one in enumerate(self.forced):
+            if fault := one.fault(len(self.documents[number])):
+                raise ValueError(f"document {number}: {fault}")
+        if any(self.forced) and not self.decoding.match_segments:
+            raise ValueError("fixed and begin refer to source segments: set decoding.match_segments=true")
+        if any(self.required) and not self.decoding.match_segments:
+            raise ValueError("terms refer to source segments: set decoding.match_segments=true")
+        if any(self.required) and n_best > 1:
+            raise ValueError(f"n_best={n_best}: terms are enforced in one translation: set n_best=1")
+
+    @property
+    def by_segment(self) -> bool:
+        """Whether each segment is translated separately."""
+        return self.mode != "document"
+
+    @property
+    def whole(self) -> bool:
+        """Whether documents are translated at once."""
+        return not self.by_segment and self.max_tokens is None
+
+    @cached_property
+    def required(self) -> list[tuple[Term, ...]]:
+        """The terms of each document. Raises ValueError if they are malformed."""
+        if isinstance(self.terms, Mapping):
+            return [make_terms(self.terms)] * len(self.documents)
+        return [make_terms(some) for some in self.terms] or [()] * len(self.documents)
+
+    def name(self, document: int) -> str:
+        """The name of a document."""
+        return self.names[document] if self.names else str(document)
+
+    def place(self, document: int, segment: int) -> str:
+        """What to call a segment in warnings."""
+        if self.where:
+            return self.where[document][segment]
+        return f"{self.name(document) if self.names else f'document {document}'}, segment {segment + 1}"
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Functions that a translation calls.
+
+    progress  with the share of source tokens translated and the number of target tokens written so far
+    finished  with each translation in document order, as soon as it and all before it are finished
+    segments  from time to time for each unfinished document, with its number, the place of the first newly final
+              segment and the texts of these segments (see `SegmentStreams`); if it returns False, the document is given
+              up and its partial translation returned
+    """
+
+    progress: Progress | None = None
+    finished: Callable[[Translation], None] | None = None
+    segments: Callable[[int, int, Sequence[str]], bool] | None = None
+
+
+def _check_documents(documents: Sequence[Sequence[str]]) -> None:
+    wanted = "wanted a list of documents, each a list of segments, each a string"
+    if isinstance(documents, str) or not isinstance(documents, Sequence):
+        raise ValueError(f"documents is {type(documents).__name__}: {wanted}")
+    for number, segments in enumerate(documents):
+        if isinstance(segments, str) or not isinstance(segments, Sequence):
+            raise ValueError(f"document {number} is {type(segments).__name__}: {wanted}")
+        for place, segment in enumerate(segments):
+            if not isinstance(segment, str):
+                raise ValueError(f"segment {place} of document {number} is {type(segment).__name__}: {wanted}")
