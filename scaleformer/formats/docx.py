@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from scaleformer.formats.archives import ArchiveFile, find_elements, read_part
 from scaleformer.formats.markup import decode_xml
-from scaleformer.formats.paragraphs import Paragraph
+from scaleformer.formats.paragraphs import NOTHING, Paragraph
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.segments import Block, Span
 from scaleformer.formats.splicing import Edit, encode, splice
@@ -78,34 +78,39 @@ class _Part:
     def __init__(self, content: bytes, where: str, left: Counter[str], kinds: Mapping[str, str]) -> None:
         text, self._encoding = decode_xml(content, where)
         self._markup = WordMarkup(text, where)
-        self._paragraphs: list[Paragraph] = []
-        self._twins: dict[int, int] = {}  # paragraphs of fallbacks, and the ones whose translation they copy
+        # The paragraphs, and of those in fallbacks the numbers of the ones whose translation they copy.
+        self._paragraphs: list[tuple[Paragraph, int | None]] = []
         waiting: dict[tuple[int, object], list[int]] = defaultdict(list)
         for number, is_cell, choice, fallback in _paragraph_tokens(self._markup):
             counts = left if fallback is None else Counter()
             paragraph = Paragraph(self._markup, number, counts, kinds, "cell" if is_cell else "paragraph")
-            if paragraph.block is None:
-                continue
-            shape = (paragraph.block.text, *((span.pair is None, span.opens) for span in paragraph.block.spans))
-            if fallback is not None and waiting[fallback, shape]:
-                self._twins[len(self._paragraphs)] = waiting[fallback, shape].pop(0)
-            if choice is not None:
-                waiting[choice, shape].append(len(self._paragraphs))
-            self._paragraphs.append(paragraph)
-        self._own = [number for number in range(len(self._paragraphs)) if number not in self._twins]
-        self.blocks: list[Block] = [block for n in self._own if (block := self._paragraphs[n].block) is not None]
+            block = paragraph.block
+            if block != NOTHING:
+                shape = (block.text, *((span.pair is None, span.opens) for span in block.spans))
+                if choice is not None:
+                    waiting[choice, shape].append(len(self._paragraphs))
+                copied = waiting[fallback, shape] if fallback is not None else []
+                self._paragraphs.append((paragraph, copied.pop(0) if copied else None))
+        self.blocks = [paragraph.block for paragraph, copied_from in self._paragraphs if copied_from is None]
 
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
         """The part with the changes of its blocks."""
-        by_paragraph = dict(zip(self._own, changes, strict=True))
-        for twin, number in self._twins.items():
-            blocks = self._paragraphs[number].block, self._paragraphs[twin].block
-            by_paragraph[twin] = [_moved(change, *blocks) for change in by_paragraph[number]]
+        own = iter(changes)
+        by_paragraph: list[Sequence[Change]] = []
+        for paragraph, copied in self._paragraphs:
+            moved = (
+                []
+                if copied is None
+                else [
+                    _moved(change, self._paragraphs[copied][0].block, paragraph.block)
+                    for change in by_paragraph[copied]
+                ]
+            )
+            by_paragraph.append(next(own) if copied is None else moved)
         content = self._markup.content
         edits: list[Edit] = []  # edits of nested paragraphs are part of the edit of the outer one
-        for number in range(len(self._paragraphs) - 1, -1, -1):
-            paragraph = self._paragraphs[number]
-            if not by_paragraph[number]:
+        for (paragraph, _), some in zip(self._paragraphs[::-1], by_paragraph[::-1], strict=True):
+            if not some:
                 continue
             inside: list[Edit] = []
             while edits and edits[-1][0] < paragraph.stop:
@@ -115,7 +120,7 @@ class _Part:
                 own = [(a - start, b - start, text) for a, b, text in inside if start <= a < stop]
                 return splice(content[start:stop], own)
 
-            edits.append((paragraph.start, paragraph.stop, paragraph.write(by_paragraph[number], raw)))
+            edits.append((paragraph.start, paragraph.stop, paragraph.write(some, raw)))
         return encode(splice(content, edits), self._encoding)
 
 
@@ -138,10 +143,8 @@ def _paragraph_tokens(markup: WordMarkup) -> Iterator[tuple[int, bool, int | Non
             around.append(number)
 
 
-def _moved(change: Change, block: Block | None, twin: Block | None) -> Change:
+def _moved(change: Change, block: Block, twin: Block) -> Change:
     """A change of a block with the spans of another block of the same text."""
-    assert block is not None
-    assert twin is not None
     spans = dict(zip(map(id, block.spans), twin.spans, strict=True))
     parts = tuple(spans[id(part)] if isinstance(part, Span) else part for part in change.parts)
     return replace(change, parts=parts)

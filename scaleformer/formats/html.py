@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
+from typing import Any
 
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.segments import CODE, Block, BlockBuilder
@@ -157,14 +158,7 @@ class _Parser(HTMLParser):
         character = html.unescape(written)
         self._add(*(("character", character) if len(character) == 1 else ("lone", "")))
 
-    def handle_comment(self, data: str) -> None:
+    def _boundary(self, *_: Any, **__: Any) -> None:
         self._add("boundary")
 
-    def handle_decl(self, decl: str) -> None:
-        self._add("boundary")
-
-    def handle_pi(self, data: str) -> None:
-        self._add("boundary")
-
-    def unknown_decl(self, data: str) -> None:
-        self._add("boundary")
+    handle_comment = handle_decl = handle_pi = unknown_decl = _boundary

@@ -16,7 +16,7 @@ from itertools import count, groupby
 
 from scaleformer.formats.markup import XML
 from scaleformer.formats.restoring import Change
-from scaleformer.formats.segments import CODE, BlockBuilder, Span
+from scaleformer.formats.segments import CODE, Block, BlockBuilder, Span
 from scaleformer.formats.splicing import plain
 from scaleformer.formats.word_markup import Run, WordMarkup
 
@@ -27,6 +27,7 @@ _CHOSEN = ("dropDownList", "comboBox", "date", "checkbox")  # content controls w
 _FIELD = ("begin", "separate", "end")
 _RANGES = ("bookmark", "commentRange", "perm", "moveToRange", "customXmlInsRange")  # ...Start and ...End
 _FIELD_NAME = 9  # the most items of a field to search for its name
+NOTHING = Block("", (), ())
 _UNDERLINED = re.compile(r"<[\w.-]*:?u[\s/>]")
 
 
@@ -82,7 +83,7 @@ class Item:
 
 class Paragraph:
     """A <w:p>; start, stop: the position of its content in the file, which `write` replaces; left: counts what is not
-    translated; kinds: of blocks, by style; kind: without such a style. It has no block if it has no words."""
+    translated; kinds: of blocks, by style; kind: without such a style. Its block is `NOTHING` if it has no words."""
 
     def __init__(
         self, markup: WordMarkup, number: int, left: Counter[str], kinds: Mapping[str, str], kind: str
@@ -107,7 +108,7 @@ class Paragraph:
                 builder.character(item.text, place, place + 1)
             elif item.name not in _UNSEEN:
                 builder.span(place, place, place + 1, item.pair, item.opens, shown=item.shown)
-        self.block = builder.build() if style != "code" else CODE if items else None
+        self.block = CODE if style == "code" and items else builder.build() or NOTHING
 
     def _between(self, number: int) -> Iterator[Item]:
         """The items of a paragraph, or of an element around some of its runs."""
@@ -251,7 +252,6 @@ class Paragraph:
 
     def write(self, changes: Sequence[Change], raw: Callable[[int, int], str]) -> str:
         """The content of the paragraph with changes of its block; raw: the file content between two places."""
-        assert self.block is not None
         assert self._prose is not None
         formats: list[tuple[int | None, Run]] = [(None, self._prose)]
         pieces: list[tuple[Run | None, bool, str]] = []  # the run, whether it is text, the text or XML

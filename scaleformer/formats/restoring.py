@@ -42,10 +42,7 @@ def restore(segment: Segment, translation: str, counts: Counter[str]) -> Change:
     source: list[str | int] = [
         PLACEHOLDERS.index(piece) if piece in PLACEHOLDERS else piece for piece in _PLACEHOLDER.split(segment.text)
     ]
-    inside, paired = (
-        _inside_pairs(segment, pieces),
-        [n for n in pieces if isinstance(n, int) and _is_paired(segment, n)],
-    )
+    inside, paired = _inside_pairs(segment, pieces), [n for n in pieces if isinstance(n, int) and _ends(segment, n)]
     if inside != _inside_pairs(segment, source) or (inside is None and paired != sorted(paired)):
         pieces = _spread(segment, source, "".join(piece for piece in pieces if isinstance(piece, str)).split())
         counts["segments whose marks the model separated, placed as in the source"] += 1
@@ -60,8 +57,9 @@ def restore(segment: Segment, translation: str, counts: Counter[str]) -> Change:
     return Change(segment.start, segment.stop, tuple(part for part in parts if part != ""))
 
 
-def _is_paired(segment: Segment, number: int) -> bool:
-    return any(span.pair is not None for span in segment.groups[number])
+def _ends(segment: Segment, number: int) -> set[bool]:
+    """Whether the spans of a placeholder begin pairs (True) or end them (False)."""
+    return {span.opens for span in segment.groups[number] if span.pair is not None}
 
 
 def _inside_pairs(
@@ -109,7 +107,7 @@ def _spread(segment: Segment, source: Sequence[str | int], words: Sequence[str])
         if isinstance(piece, str):
             before += len(piece.split())
             continue
-        pairs = {span.opens for span in segment.groups[piece] if span.pair is not None}
+        pairs = _ends(segment, piece)
         place = round(before / total * len(words))
         if True in pairs:  # leaves a word for the pair that it opens
             place = min(place, len(words) - 1)
@@ -129,10 +127,7 @@ def _spread(segment: Segment, source: Sequence[str | int], words: Sequence[str])
 def _space_pairs(pieces: list[str | int], segment: Segment) -> None:
     """Move white space out of pairs if the source has none there: "** bold**" is not emphasis."""
     for i, number in enumerate(pieces):
-        opens = (
-            {span.opens for span in segment.groups[number] if span.pair is not None} if isinstance(number, int) else {}
-        )
-        if len(opens) != 1 or not isinstance(number, int):
+        if not isinstance(number, int) or len(opens := _ends(segment, number)) != 1:
             continue
         inner, outer = (i + 1, i - 1) if True in opens else (i - 1, i + 1)
         text = pieces[inner] if 0 <= inner < len(pieces) else ""

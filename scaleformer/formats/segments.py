@@ -69,8 +69,7 @@ class BlockBuilder:
 
     def __init__(self, kind: str = "paragraph") -> None:
         self.kind = kind
-        self._characters: list[tuple[str, int, int, str]] = []  # with its form in the file
-        self._spans: list[Span] = []
+        self._parts: list[tuple[str, int, int, str | Span]] = []  # with its form in the file, or the span
 
     def text(self, text: str, start: int) -> None:
         """Add characters that are literal in the file, from `start` on."""
@@ -82,7 +81,7 @@ class BlockBuilder:
         if character == MARK:
             self.span(character, start, stop)
         else:
-            self._characters.append((character, start, stop, written or character))
+            self._parts.append((character, start, stop, written or character))
 
     def span(
         self,
@@ -95,43 +94,36 @@ class BlockBuilder:
         shown: str | None = None,
     ) -> None:
         """Add a span at this place."""
-        self._characters.append((MARK, start, stop, ""))
-        self._spans.append(Span(content, pair, opens, changed, shown))
+        self._parts.append((MARK, start, stop, Span(content, pair, opens, changed, shown)))
 
     def build(self) -> Block | None:
         """The block, with URLs, placeholders, ... as spans, too; None if it has no letters."""
-        parts: list[tuple[str, int, int, str]] = []
-        for space, run in groupby(self._characters, lambda character: character[0] in _SPACES):
-            characters = list(run)
-            parts += [(" ", characters[0][1], characters[-1][2], " ")] if space else characters
-        while parts and parts[0][0] == " ":
-            del parts[0]
-        while parts and parts[-1][0] == " ":
-            del parts[-1]
+        parts: list[tuple[str, int, int, str | Span]] = []
+        for space, run in groupby(self._parts, lambda part: part[0] in _SPACES):
+            some = list(run)
+            parts += [(" ", some[0][1], some[-1][2], " ")] if space else some
+        parts = [part for n, part in enumerate(parts) if part[0] != " " or 0 < n < len(parts) - 1]
         text = "".join(part[0] for part in parts)
-        spans = iter(self._spans)
-        found: list[tuple[str, int, int]] = []
-        kept: list[Span] = []
+        found: list[tuple[str, int, int, str | Span]] = []
         own: list[int] = []  # spans found here
         place = 0
-        for start, stop in [*find_spans(text), (len(text), len(text))]:
-            if MARK in text[start:stop]:
-                continue
-            kept += [next(spans) for part in parts[place:start] if part[0] == MARK]
-            found += [part[:3] for part in parts[place:start]]
-            if start < stop:
-                own.append(len(kept))
-                kept.append(Span("".join(part[3] for part in parts[start:stop]), shown=text[start:stop]))
-                found.append((MARK, parts[start][1], parts[stop - 1][2]))
-            place = stop
-        _pair_up(kept, own)
-        text = "".join(character for character, _, _ in found)
+        for start, stop in find_spans(text):
+            if MARK not in text[start:stop]:
+                found += parts[place:start]
+                own.append(len(found))
+                span = Span("".join(str(part[3]) for part in parts[start:stop]), shown=text[start:stop])
+                found.append((MARK, parts[start][1], parts[stop - 1][2], span))
+                place = stop
+        found += parts[place:]
+        spans = {n: part[3] for n, part in enumerate(found) if isinstance(part[3], Span)}
+        _pair_up(spans, own)
+        text = "".join(part[0] for part in found)
         if not any(character.isalpha() for character in text):
             return None
-        return Block(text, tuple(kept), tuple((start, stop) for _, start, stop in found), self.kind)
+        return Block(text, tuple(spans.values()), tuple(part[1:3] for part in found), self.kind)
 
 
-def _pair_up(spans: list[Span], places: Sequence[int]) -> None:
+def _pair_up(spans: dict[int, Span], places: Sequence[int]) -> None:
     """Pair the opening and closing tags and marks at these places."""
     opened: list[tuple[str, int]] = []
     for place in places:
