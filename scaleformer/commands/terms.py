@@ -15,7 +15,7 @@ from typing import Any
 
 from scaleformer.decoding.config import choose_decoding
 from scaleformer.evaluation.corpus import choose_corpus
-from scaleformer.evaluation.terminology import Ask, find_asked, score_terms, two_ways
+from scaleformer.evaluation.terminology import Ask, find_required, score_terms, two_ways
 from scaleformer.evaluation.translation_run import provenance_of, results_folder
 from scaleformer.system.files import check_file
 from scaleformer.system.provenance import write_result
@@ -46,11 +46,11 @@ def main(options: Options, given: Sequence[str]) -> None:
     train, test = (
         choose_corpus(translator.config, options.data, split).source.read() for split in ("train", options.split)
     )
-    asked = find_asked(test, two_ways(train), options.count, options.ask)
-    score = score_terms(translator, asked, decoding)
+    required = find_required(test, two_ways(train), options.count, options.ask)
+    score = score_terms(translator, required, decoding)
     path = Path(options.output or results_folder(translator.path) / f"terms-{options.ask}-{options.split}.json")
     payload = provenance_of(translator)
-    conditions = {"kind": "terms", "ask": options.ask, "split": options.split, "asked": options.count}
+    conditions = {"kind": "terms", "ask": options.ask, "split": options.split, "required": options.count}
     pieces = translator.source_tokenizer.has_terms
     write_result(path, {**payload, **conditions, "annotated": pieces, "scores": asdict(score)})
     print(f"{score.terms:,} terms, {score.words:,} words, requested as the {options.ask}")

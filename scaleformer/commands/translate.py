@@ -40,11 +40,11 @@ from scaleformer.translation.files.lines import (
 )
 from scaleformer.translation.files.translating import FileRequest, Split, are_files, check_options, translate_files
 from scaleformer.translation.forced import ForcedTexts
-from scaleformer.translation.memory import Memory, recall
 from scaleformer.translation.pieces import PieceTranslator
 from scaleformer.translation.request import Listener, Request
 from scaleformer.translation.resumable import resumable_translations
 from scaleformer.translation.terms import merge_terms, report_terms
+from scaleformer.translation.translation_memory import TranslationMemory, recall
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Precision, Translator
 from scaleformer.translation.word_alignments import align_words, alignments_path, write_alignments
@@ -68,7 +68,7 @@ class Options:
     ids: str | None
     split: Split
     source_language: str | None
-    memory: str | None
+    translation_memory: str | None
     terms: str | None
     align: str | None
     alternatives: Positive | None
@@ -88,11 +88,11 @@ def main(options: Options, given: Sequence[str]) -> None:
             raise ValueError("align: only for JSON Lines and text with one segment per line: leave it out")
         translator, mode = _load(options)
         decoding = choose_decoding(translator.decoding, options.decoding, given)
-        asked = FileRequest(
+        job = FileRequest(
             tuple(listed(options.input)), options.output, options.split, options.source_language, mode,
-            options.max_tokens, _memory(options, translator), _terms(options),
+            options.max_tokens, _translation_memory(options, translator), _terms(options),
         )  # fmt: skip
-        translate_files(translator, asked, decoding)
+        translate_files(translator, job, decoding)
         return
     files = options.input, options.output
     given_input = Input(files[0])
@@ -119,7 +119,8 @@ def main(options: Options, given: Sequence[str]) -> None:
     print(f"{given_input.name}: {source.counts()}", file=sys.stderr)
     write = partial(write_translations, source=source, format=output_format, lists=decoding.n_best > 1)
     documents = [document.source for document in source.documents]
-    forced = recall(_memory(options, translator), source.forced or [ForcedTexts()] * len(documents), documents)
+    memory = _translation_memory(options, translator)
+    forced = recall(memory, source.forced or [ForcedTexts()] * len(documents), documents)
     names = [document.id for document in source.documents]
     terms = merge_terms(_terms(options), source.terms, documents)
     how = mode, options.max_tokens, None, forced, terms, source.where
@@ -194,8 +195,8 @@ def _terms(options: Options) -> dict[str, str]:
     return {} if options.terms is None else read_terms(options.terms)
 
 
-def _memory(options: Options, translator: Translator) -> Memory | None:
-    if options.memory is None:
+def _translation_memory(options: Options, translator: Translator) -> TranslationMemory | None:
+    if options.translation_memory is None:
         return None
     source, target = (translator.segmentation.get(f"{side}_language") for side in ("source", "target"))
-    return Memory.read(options.memory, (options.source_language or source, target))
+    return TranslationMemory.read(options.translation_memory, (options.source_language or source, target))

@@ -23,7 +23,7 @@ SHORTEST = 4  # letters in such a word
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequiredTerm:
     """A segment of a test document with its neighbours, and the term requested for it."""
 
     source: tuple[str, ...]
@@ -68,15 +68,15 @@ def _same(form: str, other: str) -> bool:
     return pattern_of(form).fullmatch(other) is not None or form[:4] == other[:4]
 
 
-def find_asked(
+def find_required(
     documents: Iterable[Document], ways: dict[str, tuple[str, str]], count: int, ask: Ask, around: int = 2
-) -> list[Asked]:
+) -> list[RequiredTerm]:
     """The first `count` segments whose source has exactly one of the words and whose reference has one translation.
     No segment is in two windows, and no word is tested more often than a tenth of `count`, rounded up.
 
     ask: "reference" for the translation in the reference, "other" for the other one; around: segments on either side.
     """
-    found: list[Asked] = []
+    found: list[RequiredTerm] = []
     used: dict[str, int] = {}
     for document in documents:
         if len(document.source) != len(document.target):
@@ -96,45 +96,45 @@ def find_asked(
                 first, stop = max(free, n - around), min(n + 1 + around, len(document.source))
                 if len(find_terms(" ".join(document.source[first:stop]), [term])) == 1:
                     window = document.source[first:stop], document.target[first:stop]
-                    found.append(Asked(*window, n - first, term))
+                    found.append(RequiredTerm(*window, n - first, term))
                     used[word], free = used.get(word, 0) + 1, stop
                     break
     return found
 
 
-def score_terms(translator: Translator, asked: Sequence[Asked], config: DecodingConfig) -> TermScore:
+def score_terms(translator: Translator, required: Sequence[RequiredTerm], config: DecodingConfig) -> TermScore:
     """Translate the windows without and with the terms. Raises ValueError without windows."""
-    if not asked:
+    if not required:
         raise ValueError("no segment has a word that the training text translates in two ways")
-    sources = [one.source for one in asked]
+    sources = [one.source for one in required]
     usual = translator.translate_documents(Request(sources, config))
-    terms = [{one.term.source: one.term.target} for one in asked]
-    requested = translator.translate_documents(Request(sources, config, terms=terms))
+    terms = [{one.term.source: one.term.target} for one in required]
+    given = translator.translate_documents(Request(sources, config, terms=terms))
 
-    def has(one: Asked, translation: Translation) -> bool:
+    def has(one: RequiredTerm, translation: Translation) -> bool:
         return re.search(rf"\b{re.escape(one.term.target)}\b", translation.segments[one.segment], re.I) is not None
 
     def share(hits: Iterable[bool]) -> float:
-        return sum(hits) / len(asked)
+        return sum(hits) / len(required)
 
     def bleu(translations: Sequence[Translation]) -> float:
         written = [text for translation in translations for text in translation.segments]
-        return sacrebleu.corpus_bleu(written, [[text for one in asked for text in one.target]]).score
+        return sacrebleu.corpus_bleu(written, [[text for one in required for text in one.target]]).score
 
     rest = [
         (old, new)
-        for one, before, after in zip(asked, usual, requested, strict=True)
+        for one, before, after in zip(required, usual, given, strict=True)
         for n, (old, new) in enumerate(zip(before.segments, after.segments, strict=True))
         if n != one.segment
     ]
     return TermScore(
-        len(asked),
-        len({one.term.source for one in asked}),
-        share(has(*pair) for pair in zip(asked, usual, strict=True)),
-        share(has(*pair) for pair in zip(asked, requested, strict=True)),
-        share(bool(a.term.target_pattern.search(t.segments[a.segment])) for a, t in zip(asked, requested, strict=True)),
+        len(required),
+        len({one.term.source for one in required}),
+        share(has(*pair) for pair in zip(required, usual, strict=True)),
+        share(has(*pair) for pair in zip(required, given, strict=True)),
+        share(bool(a.term.target_pattern.search(t.segments[a.segment])) for a, t in zip(required, given, strict=True)),
         bleu(usual),
-        bleu(requested),
+        bleu(given),
         len(rest),
         sum(old != new for old, new in rest),
     )

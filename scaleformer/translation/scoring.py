@@ -22,13 +22,13 @@ def target_losses(
     examples: Sequence[Example],
     batch_tokens: int,
     progress: Callable[[float, int], None] | None = None,
-    asked: Sequence[int] | None = None,
+    other: Sequence[int] | None = None,
 ) -> list[Floats]:
     """For each example, the negative log-probability, in nats, of every target token, given all before it.
 
     batch_tokens  most padded tokens, source and target together, per batch (a longer example goes alone)
     progress      called with the share of the tokens and their number so far
-    asked         a token of each example, to score at every position in place of the target's own
+    other         a token of each example, to score at every position in place of the target's own
     The model must be in evaluation mode. Raises ValueError where it gives NaN.
     """
     lengths = [(len(example.source), len(example.target)) for example in examples]
@@ -37,7 +37,7 @@ def target_losses(
     found: list[Floats] = [np.zeros(0)] * len(examples)
     total, done = sum(map(sum, lengths)), 0
     for places in pack_padded(longest_first, batch_tokens):
-        tokens = None if asked is None else [asked[place] for place in places]
+        tokens = None if other is None else [other[place] for place in places]
         for place, loss in zip(places, _forward(model, [examples[place] for place in places], tokens), strict=True):
             found[place] = loss
             done += sum(lengths[place])
@@ -46,12 +46,12 @@ def target_losses(
     return found
 
 
-def _forward(model: Transformer | Ensemble, examples: Sequence[Example], asked: Sequence[int] | None) -> list[Floats]:
+def _forward(model: Transformer | Ensemble, examples: Sequence[Example], other: Sequence[int] | None) -> list[Floats]:
     batch = collate(examples).to(next(model.parameters()).device)
     targets = batch.target_output[batch.target_mask]  # (tokens,)
     counts = [len(example.target) for example in examples]
-    if asked is not None:
-        targets = torch.tensor(np.repeat(asked, counts), device=targets.device)
+    if other is not None:
+        targets = torch.tensor(np.repeat(other, counts), device=targets.device)
     models = model.models if isinstance(model, Ensemble) else [model]
     states = [one(batch)[batch.target_mask].split(_CHUNK) for one in models]  # (tokens, D) of each
     losses = []

@@ -247,10 +247,10 @@ class TermSearch:
                 changed.append(job)
         return changed
 
-    def _losses(self, pairs: Sequence[tuple[list[int], list[int]]], asked: Sequence[int] | None = None) -> list[Floats]:
+    def _losses(self, pairs: Sequence[tuple[list[int], list[int]]], other: Sequence[int] | None = None) -> list[Floats]:
         """`target_losses` of sources and targets; `</s>` is added to the targets."""
         examples = [Example("", np.array(source), np.array([*target, EOS])) for source, target in pairs]
-        return target_losses(self._loaded.model, examples, self._config.batch_tokens, asked=asked)
+        return target_losses(self._loaded.model, examples, self._config.batch_tokens, other=other)
 
     def _with(self, number: int, part: Translation, changed: dict[int, str]) -> Translation:
         """A translation with some segments replaced, and its new log-probability."""

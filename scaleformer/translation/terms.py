@@ -35,7 +35,7 @@ class TermCount(NamedTuple):
 
     def __str__(self) -> str:
         there = self.wanted - self.missing
-        return f"terms: {self.wanted:,} in the source, {there:,} as asked, {self.missing:,} not placed"
+        return f"terms: {self.wanted:,} in the source, {there:,} as required, {self.missing:,} not placed"
 
 
 def requirements(segments: Sequence[str], hypothesis: DocumentHypothesis, terms: Sequence[Term]) -> list[Required]:

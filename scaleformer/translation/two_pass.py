@@ -51,14 +51,14 @@ class FirstPass:
         device = next(model.parameters()).device
         tokens = torch.tensor([[BOS, *(token for segment in target for token in (*segment, SEP))]], device=device)
         self.model = model
-        self.memory = model.encode(*pad([source], device))
+        self.encoded = model.encode(*pad([source], device))
         self.segments = (tokens == SEP).cumsum(1)  # (1, L)
-        self.inputs = model.read_target(self.memory, tokens, self.segments)
+        self.inputs = model.read_target(self.encoded, tokens, self.segments)
 
     def states(self, numbers: Tensor) -> DecoderState:
         """Before the segments of these numbers (n,)."""
         starts = torch.searchsorted(self.segments[0], numbers)
-        return self.model.states_before(self.memory, self.inputs, self.segments, starts)
+        return self.model.states_before(self.encoded, self.inputs, self.segments, starts)
 
 
 class InContext:
@@ -72,7 +72,7 @@ class InContext:
     def encode(self, source: Tensor, source_mask: Tensor, source_segments: Tensor) -> None:
         """Nothing: the document is encoded."""
 
-    def init_state(self, memory: None, beams: int) -> _State:
+    def init_state(self, encoded: None, beams: int) -> _State:
         numbers = self.numbers.repeat_interleave(beams)
         return _State(self.first.states(numbers), numbers, True)
 

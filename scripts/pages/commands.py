@@ -63,7 +63,7 @@ LONG = {
 NETWORK = ("data=hub", "format=hub", "format=sacrebleu", "push=", "logger=")
 #: settings whose values are read, and have to be there
 READ = (
-    *("input", "source", "target", "terms", "memory", "checkpoint", "checkpoints", "run", "runs", "ids"),
+    *("input", "source", "target", "terms", "translation_memory", "checkpoint", "checkpoints", "run", "runs", "ids"),
     *("reference", "translations", "data.path", "init_from", "resume", "documents_file", "hypotheses"),
     "tokenizer.extend",
 )

@@ -58,14 +58,14 @@ def test_a_memory_fixes_segments_of_lines_and_of_files(run, translate, tmp_path)
     memory.write_text("m\ta dog\tein Hund!\nm\tIt runs `x`\t`x` läuft\n", encoding="utf-8")
     source = write(tmp_path / "in.jsonl", [*DOCUMENTS[:2]])
     code, _, err = translate(
-        f"checkpoint={run}", f"input={source}", f"output={tmp_path / 'out.jsonl'}", f"memory={memory}"
+        f"checkpoint={run}", f"input={source}", f"output={tmp_path / 'out.jsonl'}", f"translation_memory={memory}"
     )
     assert code == 0, err
     assert [record["hypothesis"][0] == "ein Hund!" for record in read(tmp_path / "out.jsonl")] == [False, True]
     assert "memory: of 3 segments 1 fixed\n" in err
     (tmp_path / "in.md").write_text("# A tree\n\nIt runs `x`\n\nIt runs `y`\n\na dog\n")
     settings = (f"input={tmp_path / 'in.md'}", f"output={tmp_path / 'out.md'}", "split=paragraph")
-    code, _, err = translate(f"checkpoint={run}", *settings, f"memory={memory}")
+    code, _, err = translate(f"checkpoint={run}", *settings, f"translation_memory={memory}")
     assert code == 0, err
     paragraphs = (tmp_path / "out.md").read_text(encoding="utf-8").split("\n\n")
     assert (paragraphs[1], paragraphs[3]) == ("`x` läuft", "ein Hund!\n")

@@ -34,7 +34,7 @@ def test_terms_of_a_file_and_of_documents_with_alignments(run, translate, tmp_pa
         f"checkpoint={run}", f"input={source}", f"output={output}", f"terms={tmp_path / 'terms.tsv'}", "align=true"
     )
     assert code == 0
-    assert "terms: 3 in the source, 3 as asked, 0 not placed; the vocabulary has no term markers" in err
+    assert "terms: 3 in the source, 3 as required, 0 not placed; the vocabulary has no term markers" in err
     records = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
     translator = Translator.load(run, "cpu")
     terms = {"cat": "Mieze", "tree": "Baum"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scaleformer.evaluation.terminology import Asked, find_asked, score_terms, two_ways
+from scaleformer.evaluation.terminology import RequiredTerm, find_required, score_terms, two_ways
 from scaleformer.text.documents import Document
 from scaleformer.text.terms import Term
 from scaleformer.translation.translator import Translator
@@ -26,7 +26,7 @@ def test_each_word_is_requested_once_per_window() -> None:
     source = ("a house", "x", "the house", "y", "a dog", "houses", "z")
     target = ("ein haus", "x", "die bude", "y", "ein tier", "haus", "z")
     documents = [Document("a", source, target), Document("b", ("a dog",), ("ein hund",))]
-    found = find_asked(documents, WAYS, 20, "reference", around=1)
+    found = find_required(documents, WAYS, 20, "reference", around=1)
     assert [(one.source[one.segment], one.term.target) for one in found] == [
         ("a house", "haus"),
         ("the house", "bude"),
@@ -34,17 +34,17 @@ def test_each_word_is_requested_once_per_window() -> None:
     ]
     assert found[0].source == ("a house", "x")
     assert found[1].target == ("die bude", "y")
-    other = find_asked(documents, WAYS, 20, "other", around=1)
+    other = find_required(documents, WAYS, 20, "other", around=1)
     assert [one.term.target for one in other] == ["bude", "haus", "kläffer"]
-    assert len(find_asked(documents, WAYS, 2, "other", around=1)) == 2
-    assert [one.term.source for one in find_asked(documents, WAYS, 10, "other", around=1)] == ["house", "dog"]
+    assert len(find_required(documents, WAYS, 2, "other", around=1)) == 2
+    assert [one.term.source for one in find_required(documents, WAYS, 10, "other", around=1)] == ["house", "dog"]
 
 
 def test_terms_are_counted_without_and_with(tmp_path: Path) -> None:
     translator = Translator.load(make_run(tmp_path / "run"), "cpu")
     windows = [(tuple(d["source"]), tuple(d["target"])) for d in DOCUMENTS]
-    asked = [Asked(*windows[0], 0, Term("cat", "Kater")), Asked(*windows[2], 1, Term("tree", "Baum"))]
-    score = score_terms(translator, asked, translator.decoding)
+    required = [RequiredTerm(*windows[0], 0, Term("cat", "Kater")), RequiredTerm(*windows[2], 1, Term("tree", "Baum"))]
+    score = score_terms(translator, required, translator.decoding)
     assert (score.terms, score.words, score.others, score.changed) == (2, 2, 3, 0)
     assert (score.before, score.after, score.inflected) == (0.0, 1.0, 1.0)
     with pytest.raises(ValueError, match="translates in two ways"):

@@ -17,8 +17,8 @@ from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document
 from scaleformer.translation.files.lines import read_documents, write_translations
 from scaleformer.translation.forced import ForcedTexts
-from scaleformer.translation.memory import Masked
 from scaleformer.translation.terms import Terms
+from scaleformer.translation.translation_memory import Masked
 from scaleformer.translation.translations import Translation
 
 

@@ -18,10 +18,10 @@ from scaleformer.system.bars import translation_bar
 from scaleformer.system.files import replaced
 from scaleformer.translation.files.documents import LinesFile, ProseFile, document_of, open_file
 from scaleformer.translation.files.paths import plan_files
-from scaleformer.translation.memory import Memory, recall
 from scaleformer.translation.request import Request
 from scaleformer.translation.resumable import resumable_translations
 from scaleformer.translation.terms import Terms, merge_terms, report_terms
+from scaleformer.translation.translation_memory import TranslationMemory, recall
 from scaleformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class FileRequest:
     source_language: str | None = None
     mode: Mode = "document"
     max_tokens: int | None = None
-    memory: Memory | None = None
+    translation_memory: TranslationMemory | None = None
     terms: Terms = field(default_factory=dict)
 
 
@@ -62,30 +62,30 @@ def check_options(options: Mapping[str, Any]) -> None:
             raise ValueError(f"{name}={options[name]}: for lines of text and JSON Lines, not for files: leave it out")
 
 
-def translate_files(translator: Translator, asked: FileRequest, config: DecodingConfig) -> None:
+def translate_files(translator: Translator, job: FileRequest, config: DecodingConfig) -> None:
     """Translate files and write each translation atomically; report what was left out or misplaced.
 
     Raises ValueError (DataError for a file) in one line before writing anything, OSError.
     """
-    plan = plan_files(asked.inputs, asked.output)
-    grain, language = choose_splitting(translator, asked.split, asked.source_language)
-    files = [open_file(source, language, grain, asked.split != "auto") for source, _ in plan.pairs]
+    plan = plan_files(job.inputs, job.output)
+    grain, language = choose_splitting(translator, job.split, job.source_language)
+    files = [open_file(source, language, grain, job.split != "auto") for source, _ in plan.pairs]
     config = choose_file_decoding(translator, config, files)
     documents = [document_of(file, source) for file, (source, _) in zip(files, plan.pairs, strict=True)]
     every = [document for some in documents for document in some]
     forced = [one for file in files for one in file.forced]
-    forced = recall(asked.memory, forced, [masked for file in files for masked in file.masked])
+    forced = recall(job.translation_memory, forced, [masked for file in files for masked in file.masked])
     sources = [document.source for document in every]
-    terms = merge_terms(asked.terms, [one for file in files for one in file.terms], sources)
+    terms = merge_terms(job.terms, [one for file in files for one in file.terms], sources)
     segments = sum(len(document.source) for document in every)
     count = f"{len(files):,} file{'s' * (len(files) != 1)}, {segments:,} segments"
-    print(f"{', '.join(asked.inputs)}: {count}", file=sys.stderr)
+    print(f"{', '.join(job.inputs)}: {count}", file=sys.stderr)
     if plan.left:
         kinds = ", ".join(f"{count} {ending}" for ending, count in plan.left.most_common())
         log.warning("%d of other formats skipped: %s", plan.left.total(), kinds)
     names = [document.id for document in every]
-    request = Request(sources, config, names, asked.mode, asked.max_tokens, forced=forced, terms=terms)
-    kept = Path(f"{asked.output.rstrip('/')}.part")
+    request = Request(sources, config, names, job.mode, job.max_tokens, forced=forced, terms=terms)
+    kept = Path(f"{job.output.rstrip('/')}.part")
     with ExitStack() as stack:
         with translation_bar("translating") as progress:
             translations = stack.enter_context(resumable_translations(translator, request, kept, progress))

@@ -10,7 +10,7 @@ import pytest
 from scaleformer.data.prepare import prepare
 from scaleformer.formats.json_lines import read_jsonl
 from scaleformer.translation.files.documents import ProseFile, open_file
-from scaleformer.translation.memory import masked
+from scaleformer.translation.translation_memory import masked
 from tests.books import book
 from tests.commands.calls import Benchmark
 from tests.formats import test_html, test_subtitles

@@ -9,7 +9,7 @@ import pytest
 
 from scaleformer.system.errors import DataError
 from scaleformer.translation.forced import ForcedTexts
-from scaleformer.translation.memory import FIXED, OTHER_SPANS, Masked, Memory, masked
+from scaleformer.translation.translation_memory import FIXED, OTHER_SPANS, Masked, TranslationMemory, masked
 
 PAIRS = [
     ("A  dog ", "un perro"),
@@ -27,7 +27,7 @@ PAIRS = [
 def test_exact_matches_but_for_white_space_are_fixed():
     counts: Counter[str] = Counter()
     segments = ["A dog", "a dog", "a house", "a\ttree", "", "Run `make` in  /usr/lib", "a house"]
-    told = Memory(PAIRS).fill(ForcedTexts({2: "casa"}, {6: "El"}), segments, counts)
+    told = TranslationMemory(PAIRS).fill(ForcedTexts({2: "casa"}, {6: "El"}), segments, counts)
     assert told == ForcedTexts({0: "un perro", 2: "casa", 3: "un árbol", 5: "En /usr/lib, usa `make`"}, {6: "El"})
     assert counts == {FIXED: 3}
 
@@ -42,7 +42,7 @@ def test_spans_have_to_be_the_same_and_are_numbered_as_in_the_source():
         Masked("Run ⟨1⟩ now", ("`make`",)),
         Masked("Walk ⟨1⟩ now", ("`make`",)),
     ]
-    told = Memory(PAIRS).fill(ForcedTexts(), segments, counts)
+    told = TranslationMemory(PAIRS).fill(ForcedTexts(), segments, counts)
     assert told.fixed == {0: "un hogar", 1: "En ⟨2⟩, usa ⟨1⟩"}
     assert counts == {FIXED: 2, OTHER_SPANS: 3}
 
@@ -67,10 +67,11 @@ CONTENT = {
 @pytest.mark.parametrize("name", CONTENT)
 def test_memories_of_all_formats(tmp_path: Path, name: str):
     (tmp_path / name).write_text(CONTENT[name], encoding="utf-8")
-    assert Memory.read(str(tmp_path / name)).fill(ForcedTexts(), ["a dog"], Counter()).fixed == {0: "un perro"}
+    memory = TranslationMemory.read(str(tmp_path / name))
+    assert memory.fill(ForcedTexts(), ["a dog"], Counter()).fixed == {0: "un perro"}
 
 
 def test_what_is_no_memory_is_one_line(tmp_path: Path):
     (tmp_path / "memory.md").write_text("# a dog\n")
-    with pytest.raises(DataError, match=r"memory=.*memory.md: Markdown, wanted one of a gettext catalogue"):
-        Memory.read(str(tmp_path / "memory.md"))
+    with pytest.raises(DataError, match=r"translation_memory=.*memory.md: Markdown, wanted one of a gettext catalogue"):
+        TranslationMemory.read(str(tmp_path / "memory.md"))

@@ -28,7 +28,7 @@ class Masked(NamedTuple):
     spans: tuple[str | None, ...]
 
 
-class Memory:
+class TranslationMemory:
     """Translations by source segment; white space is ignored in the comparison. The most frequent translation
     wins, and the first of equally frequent ones."""
 
@@ -43,7 +43,7 @@ class Memory:
             self._masked[ours.text][_renumbered(masked(_normal(target)), ours)] += 1
 
     @classmethod
-    def read(cls, path: str, languages: tuple[str | None, str | None] = (None, None)) -> Memory:
+    def read(cls, path: str, languages: tuple[str | None, str | None] = (None, None)) -> TranslationMemory:
         """Read TMX, PO, XLIFF, CSV, TSV or Parquet, recognised like any input. Tables need the columns source and
         target; a TSV without a header has document, source, target.
 
@@ -52,15 +52,15 @@ class Memory:
         found = recognise(Input(path).begin, Path(path).name)
         if found.name not in BITEXTS:
             wanted = ", ".join(FORMATS[name].title for name in BITEXTS)
-            raise DataError(f"memory={path}: {found.title}, wanted one of {wanted}")
+            raise DataError(f"translation_memory={path}: {found.title}, wanted one of {wanted}")
         dropped: Counter[str] = Counter()
         documents = read_bitext(Bitext(found.name, path, languages=languages), dropped)
         memory = cls(pair for document in documents for pair in zip(document.source, document.target, strict=True))
         if not memory._texts:
-            raise DataError(f"memory={path}: no segment with a translation, or none in the languages of the model")
+            raise DataError(f"translation_memory={path}: no segment with a translation in the languages of the model")
         if dropped:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
-            print(f"memory={path}: left out: {reasons}", file=sys.stderr)
+            print(f"translation_memory={path}: left out: {reasons}", file=sys.stderr)
         return memory
 
     def fill(self, forced: ForcedTexts, segments: Sequence[str | Masked], counts: Counter[str]) -> ForcedTexts:
@@ -91,15 +91,15 @@ class Memory:
 
 
 def recall(
-    memory: Memory | None, forced: Sequence[ForcedTexts], documents: Sequence[Sequence[str | Masked]]
+    memory: TranslationMemory | None, forced: Sequence[ForcedTexts], documents: Sequence[Sequence[str | Masked]]
 ) -> list[ForcedTexts]:
-    """`Memory.fill` for all documents; reports the number of fixed segments on stderr."""
+    """`TranslationMemory.fill` for all documents; reports the number of fixed segments on stderr."""
     if memory is None:
         return list(forced)
     counts: Counter[str] = Counter({FIXED: 0})
     filled = [memory.fill(one, segments, counts) for one, segments in zip(forced, documents, strict=True)]
     parts = ", ".join(f"{count:,} {reason}" for reason, count in counts.items())
-    print(f"memory: of {sum(map(len, documents)):,} segments {parts}", file=sys.stderr)
+    print(f"translation memory: of {sum(map(len, documents)):,} segments {parts}", file=sys.stderr)
     return filled
 
 
