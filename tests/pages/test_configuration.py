@@ -30,7 +30,7 @@ def test_every_setting_is_there(path: Path, text: str) -> None:
 
 
 def test_rows_have_type_and_comment_and_markup_is_escaped(text: str) -> None:
-    assert "| `tokenizer.model_type` | `unigram` | one of unigram, bpe | unigram \\| bpe |" in text
+    assert "| `tokenizer.model_type` | `unigram` | one of unigram, bpe | unigram \\[Kudo 2018\\] \\| bpe " in text
     assert "| `data.max_ratio` | `null` | float of at least 1 or null | leave out" in text
     rows = [line for line in text.splitlines() if re.match(r"\| `[\w.]+` \| .* \| .* \| ", line)]
     assert len(rows) > 400
