@@ -159,9 +159,6 @@ def test_each_layer_and_head_of_bigbird_draws_for_itself_and_for_good() -> None:
     again = make_model(attention=choice, encoder_layers=2)
     again.load_state_dict(model.state_dict())
     assert torch.equal(torch.cat([layer.attention.seeds for layer in again.encoder_layers]), seeds)
-    of_before = {name: x for name, x in model.state_dict().items() if not name.endswith("_extra_state")}
-    again.load_state_dict(of_before)
-    assert all((layer.attention.seeds == 0).all() for layer in again.encoder_layers)
 
 
 @pytest.mark.parametrize("causal", [True, False], ids=["causal", "bidirectional"])
