@@ -98,7 +98,7 @@ def test_an_extended_model_resumes_and_translates(parent: Path, terms: Path, cac
 @pytest.mark.parametrize(
     ("content", "more", "message"),
     [
-        ("one", (), "tokenizer.extend is {terms}: this adds pieces to the vocabulary of another run: add init_from=RUN"),
+        ("one", (), "tokenizer.extend is {terms}: this adds pieces to the vocabulary of another run: add init_from"),
         ("\n \n", ("init_from={parent}",), "tokenizer.extend={terms}: the file is empty: write one term"),
         (None, ("init_from={parent}",), "{terms}: no such file"),
         ("a\n.", ("init_from={parent}",), "tokenizer.extend={terms}: the vocabulary already has all of its 2 terms"),
