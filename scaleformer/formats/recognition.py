@@ -34,7 +34,7 @@ class Format:
     magic    first bytes of the content
     inside   for zip files: other content of the first kilobytes
     begins   a regular expression for the beginning of text
-    looks    whether a text looks like it; asked if neither content nor name tell
+    looks    whether a text looks like it; called if neither content nor name tell
     prose    MODULE.CLASS of `scaleformer.formats`: a `BlockFile`, in which only prose is translated
     whole    whether each of its blocks is a segment
     rows     MODULE of `scaleformer.formats` whose `read_rows(path, name, bitext, dropped)` reads pairs for training

@@ -117,11 +117,11 @@ def _bawden(content: Any, path: Path, dropped: Counter[str]) -> Iterator[SuiteEx
         at = f"{path}[{shown(number)}]"
         if isinstance(block, dict) and "examples" in block:
             kind = f"lexical choice: {_text(block, 'type', at)}"
-            asked = [(e, _value(e, "trg", at), kind) for e in _list(block["examples"], at)]
+            entries = [(e, _value(e, "trg", at), kind) for e in _list(block["examples"], at)]
         else:
             found = _list(_value(block, "trg", at), at)
-            asked = [(block, e, "anaphora" if "correct" in e else "anaphora, semi-correct") for e in found]
-        for n, (entry, target, kind) in enumerate(asked, 1):
+            entries = [(block, e, "anaphora" if "correct" in e else "anaphora, semi-correct") for e in found]
+        for n, (entry, target, kind) in enumerate(entries, 1):
             source = _pair(entry, "src", at)
             right = _pair(target, "correct" if "correct" in target else "semi-correct", at)
             wrong = _pair(target, "incorrect", at)
