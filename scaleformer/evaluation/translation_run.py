@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from scaleformer.evaluation.alignment import by_bead
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.scores import BleuReport, evaluate_documents
 from scaleformer.evaluation.translations import TranslatedDocument, write_translations
-from scaleformer.system.bars import translation_bar
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.text.documents import Document, one_line
@@ -59,9 +58,7 @@ def translate_and_score(
     """
     begun = Path(kept).exists()
     start = time.perf_counter()
-    with ExitStack() as stack:
-        with translation_bar(f"{len(documents)} documents") as progress:
-            translations = stack.enter_context(resumable_translations(translator, request, kept, progress))
+    with resumable_translations(translator, request, kept, f"{len(documents)} documents") as translations:
         seconds = None if begun else time.perf_counter() - start
         pairs = [by_bead(d, t.segments) for d, t in zip(documents, translations, strict=True)]
         translated = [

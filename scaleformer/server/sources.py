@@ -14,7 +14,8 @@ from pathlib import Path, PurePath
 from scaleformer.server.requests import Options, SourceDocument
 from scaleformer.server.worker import Settings
 from scaleformer.system.errors import DataError
-from scaleformer.translation.files.documents import LinesFile, ProseFile, document_of, open_file
+from scaleformer.translation.files.documents import ProseFile, open_file
+from scaleformer.translation.files.lines import LinesFile
 from scaleformer.translation.files.translating import Split, choose_file_decoding, choose_splitting
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
@@ -73,7 +74,7 @@ def open_documents(
         file = ProseFile((document.text or "").encode(), f"document {name}", "text", language, grain)
         decoding = choose_file_decoding(translator, replace(settings.decoding, n_best=1), [file])
         alike = replace(settings, decoding=replace(decoding, n_best=settings.decoding.n_best))
-        found.append(Source(name, file.documents[0], alike, file))
+        found.append(Source(name, file.documents[0].source, alike, file))
     return found
 
 
@@ -100,9 +101,9 @@ def open_upload(
             file = open_file(path, language, grain, (options.split or splitting.split) != "auto")
         except DataError as error:
             raise DataError(str(error).replace(str(path), name)) from error
-        names = [document.id.replace(str(path), name) for document in document_of(file, path)]
     alike = replace(settings, decoding=choose_file_decoding(translator, settings.decoding, [file]))
-    return [Source(each, texts, alike, file) for each, texts in zip(names, file.documents, strict=True)]
+    names = [(document.name or document.id).replace(str(path), name) for document in file.documents]
+    return [Source(each, one.source, alike, file) for each, one in zip(names, file.documents, strict=True)]
 
 
 def clean_name(name: str) -> str:

@@ -32,7 +32,7 @@ class Request:
                 them, limits and rules do not apply to them
     terms       target forms by source forms, for all documents or for each. Segments that lack one are translated
                 again, the others do not change (`TermSearch`). Log-probability and score cover the final translation
-    where       of each document, the places of its segments for warnings, such as FILE:LINE
+    where       of each document, the places of its segments for warnings, such as FILE:LINE; () if unknown
 
     Raises ValueError for documents that are not lists of strings, and for settings that do not fit together.
     """
@@ -95,8 +95,8 @@ class Request:
 
     def place(self, document: int, segment: int) -> str:
         """What to call a segment in warnings."""
-        if self.where:
-            return self.where[document][segment]
+        if places := self.where[document] if self.where else ():
+            return places[segment]
         return f"{self.name(document) if self.names else f'document {document}'}, segment {segment + 1}"
 
 

@@ -12,7 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from scaleformer.translation.request import Listener, Progress, Request
+from scaleformer.system.bars import translation_bar
+from scaleformer.translation.request import Listener, Request
 from scaleformer.translation.translations import DocumentHypothesis, Translation
 from scaleformer.translation.translator import Translator
 
@@ -26,9 +27,9 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def resumable_translations(
-    translator: Translator, request: Request, path: str | Path, progress: Progress | None = None
+    translator: Translator, request: Request, path: str | Path, description: str = "translating"
 ) -> Iterator[list[Translation]]:
-    """`Translator.translate_documents`, resuming an earlier interrupted call.
+    """`Translator.translate_documents` with a bar on stderr, resuming an earlier interrupted call.
 
         with resumable_translations(translator, request, folder / "bleu-test.part") as translations:
             ...  # write the results
@@ -54,7 +55,9 @@ def resumable_translations(
             count += 1
 
         try:
-            yield translator.translate_documents(request, Listener(progress, finished=keep), begun)
+            with translation_bar(description) as progress:
+                translations = translator.translate_documents(request, Listener(progress, keep), begun)
+            yield translations
         except BaseException:
             if count:
                 log.warning("%d of %d documents are kept in %s: repeat the call to resume", count, total, path)

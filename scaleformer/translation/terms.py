@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from scaleformer.system.errors import DataError
-from scaleformer.text.terms import Term, Terms, find_terms, make_terms
+from scaleformer.text.terms import Term, find_terms, make_terms
 from scaleformer.translation.notices import log, some_of
 from scaleformer.translation.request import Request
 from scaleformer.translation.translations import DocumentHypothesis, Translation
@@ -85,11 +85,6 @@ def warn_of_terms(count: TermCount) -> None:
     """Name the segments in which a term could not be placed."""
     if count.missing:
         log.warning("%d of %d terms could not be placed: %s", count.missing, count.wanted, some_of(count.where))
-
-
-def merge_terms(every: Terms, own: Sequence[Terms], documents: Sequence[Sequence[str]]) -> list[dict[str, str]]:
-    """The terms of each document: the common ones, overridden by its own."""
-    return [{**every, **some} for some in own or [{}] * len(documents)]
 
 
 def report_terms(request: Request, translations: Sequence[Translation], markers: bool) -> None:

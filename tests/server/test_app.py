@@ -11,7 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from scaleformer.translation.files.translating import FileRequest, translate_files
+from scaleformer.translation.files.setup import Setup
+from scaleformer.translation.files.translating import translate_files
 from scaleformer.translation.translator import Translator
 from scaleformer.translation.word_alignments import as_pharaoh
 from tests.runs import make_run
@@ -128,10 +129,10 @@ def test_a_file_is_translated_as_by_the_command(server, translator, tmp_path, na
     (tmp_path / name).write_bytes(contents[name])
     (tmp_path / "out").mkdir()
     split = "auto" if name in ("notes.txt", "corpus.jsonl") else "paragraph"
-    request = FileRequest((str(tmp_path / name),), str(tmp_path / "out"), split)
-    if split == "auto":  # lines of text need no language
-        request = FileRequest((str(tmp_path / name),), str(tmp_path / "out"), "auto", "en")
-    translate_files(translator, request, translator.decoding)
+    language = "en" if split == "auto" else None
+    translate_files(
+        Setup(translator, translator.decoding), [str(tmp_path / name)], str(tmp_path / "out"), split, language
+    )
     upload = {"files": {"file": (name, contents[name])}, "data": {"options": json.dumps({"source_language": "en"})}}
     if split == "paragraph":
         upload["data"] = {"options": json.dumps({"split": "paragraph"})}

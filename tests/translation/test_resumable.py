@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,9 +42,13 @@ def interrupt(translator: Translator, path: Path, finished: int, **settings) -> 
         pass
 
 
-def call(translator: Translator, path: Path, progress=None, **settings):
+@contextmanager
+def call(translator: Translator, path: Path, progress=lambda share, tokens: None, **settings):
     request = translator.request(**{"documents": DOCUMENTS, "decoding": CONFIG, "names": IDS, **settings})
-    return resumable_translations(translator, request, path, progress)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("scaleformer.translation.resumable.translation_bar", lambda description: nullcontext(progress))
+        with resumable_translations(translator, request, path) as found:
+            yield found
 
 
 @pytest.mark.parametrize("settings", [{}, {"mode": "segment"}, {"max_tokens": 20}])

@@ -12,7 +12,7 @@ import pytest
 from scaleformer.system.errors import DataError
 from scaleformer.text.terms import Term
 from scaleformer.translation.request import Listener
-from scaleformer.translation.terms import merge_terms, missing_from, parse_terms, requirements
+from scaleformer.translation.terms import missing_from, parse_terms, requirements
 from scaleformer.translation.translations import DocumentHypothesis
 from scaleformer.translation.translator import Translator
 from tests.runs import DOCUMENTS, make_run
@@ -113,9 +113,6 @@ def test_json_lines_have_terms_of_their_own() -> None:
     assert parse_terms('{"source": ["a"]}', "in.jsonl:1") == {}
     line = json.dumps({"source": ["a"], "terms": {"cat": "Kater"}})
     assert parse_terms(line, "in.jsonl:1") == {"cat": "Kater"}
-    merged = merge_terms({"cat": "Katze", "dog": "Hund"}, [{"cat": "Kater"}, {}], [["a"], ["b"]])
-    assert merged == [{"cat": "Kater", "dog": "Hund"}, {"cat": "Katze", "dog": "Hund"}]
-    assert merge_terms({}, (), [["a"]]) == [{}]
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from scaleformer.formats.files import read_prose
@@ -14,30 +14,10 @@ from scaleformer.formats.restoring import find_changes
 from scaleformer.formats.segments import Span
 from scaleformer.formats.splicing import plain
 from scaleformer.system.errors import DataError
-from scaleformer.text.documents import Document
-from scaleformer.translation.files.lines import read_documents, write_translations
-from scaleformer.translation.forced import ForcedTexts
-from scaleformer.translation.terms import Terms
+from scaleformer.translation.files.lines import LinesFile, read_documents
+from scaleformer.translation.files.setup import FileDocument
 from scaleformer.translation.translation_memory import Masked
 from scaleformer.translation.translations import Translation
-
-
-class LinesFile:
-    """JSON Lines, or text with one segment per line: its documents, and the file with their translations."""
-
-    def __init__(self, path: Path, format: str) -> None:
-        self._source = read_documents(Input(str(path)), format)
-        self.documents = [document.source for document in self._source.documents]
-        self.ids = [document.id for document in self._source.documents]
-        self.forced = self._source.forced or (ForcedTexts(),) * len(self.ids)
-        self.terms = self._source.terms or ({},) * len(self.ids)
-        self.masked: list[Sequence[str | Masked]] = list(self.documents)
-
-    def write(self, translations: Sequence[Translation], counts: Counter[str]) -> bytes:
-        """The content of the translated file."""
-        text = io.StringIO()
-        write_translations(text, self._source, translations)
-        return text.getvalue().encode()
 
 
 class ProseFile:
@@ -45,12 +25,9 @@ class ProseFile:
 
     def __init__(self, content: bytes, name: str, format: str, language: str, grain: str) -> None:
         self._file, self.segments = read_prose(content, name, format, language, grain)
-        self.ids = [name]
         flat = [segment for segments in self.segments for segment in segments]
-        self.documents = [[segment.text for segment in flat]]
-        self.forced = (ForcedTexts(),)
-        self.terms: tuple[Terms, ...] = ({},)
-        self.masked: list[Sequence[str | Masked]] = [[Masked(s.text, tuple(map(_text, s.groups))) for s in flat]]
+        masked = tuple(Masked(segment.text, tuple(map(_text, segment.groups))) for segment in flat)
+        self.documents = [FileDocument(name, tuple(segment.text for segment in flat), masked=masked)]
         self.spans = sum(len(segment.groups) for segments in self.segments for segment in segments)
 
     def write(self, translations: Sequence[Translation], counts: Counter[str]) -> bytes:
@@ -77,8 +54,8 @@ def _text(spans: Sequence[Span]) -> str | None:
 
 
 def open_file(path: Path, language: str, grain: str, split_text: bool) -> LinesFile | ProseFile:
-    """Open a file to translate. grain: sentence | paragraph; split_text: split plain text like prose, else each line
-    is a segment.
+    """Open a file to translate; the names of its documents begin with the path. grain: sentence | paragraph;
+    split_text: split plain text like prose, else each line is a segment.
 
     Raises DataError in one line if the file cannot be read or its format is not supported.
     """
@@ -87,11 +64,6 @@ def open_file(path: Path, language: str, grain: str, split_text: bool) -> LinesF
         wanted = ", ".join(FORMATS[name].title for name in TRANSLATED)
         raise DataError(f"{path}: {format.title} cannot be translated: wanted one of {wanted}")
     if format.name == "jsonl" or (format.name == "text" and not split_text):
-        return LinesFile(path, format.name)
+        file = read_documents(Input(str(path)), format.name)
+        return replace(file, documents=[replace(one, name=f"{path}: {one.id}") for one in file.documents])
     return ProseFile(read_content(path), str(path), format.name, language, grain)
-
-
-def document_of(file: LinesFile | ProseFile, path: Path) -> list[Document]:
-    """The documents of a file, with unique names."""
-    names = file.ids if isinstance(file, ProseFile) else [f"{path}: {name}" for name in file.ids]
-    return [Document(name, tuple(texts)) for name, texts in zip(names, file.documents, strict=True)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -18,8 +20,9 @@ from scaleformer.system.files import atomic_writer
 from scaleformer.system.schema import shown
 from scaleformer.text.documents import Document, one_line
 from scaleformer.translation.alternatives import Alternative
-from scaleformer.translation.forced import ForcedTexts, parse_forced
-from scaleformer.translation.terms import Terms, parse_terms
+from scaleformer.translation.files.setup import FileDocument
+from scaleformer.translation.forced import parse_forced
+from scaleformer.translation.terms import parse_terms
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.word_alignments import Links, as_pharaoh
 
@@ -28,27 +31,27 @@ Boundaries = Literal["file", "blank", "ids", "lines"]
 
 
 @dataclass(frozen=True)
-class DocumentFile:
-    """The input.
+class LinesFile:
+    """The documents of JSON Lines, or of text with one segment per line, and the file with their translations.
 
-    gaps   for text: the blank lines before each segment, by document; the last tuple has those after all segments
-    where  for text: FILE:LINE of each segment, by document; else empty
-    forced   for JSON Lines: "fixed" and "begin" of each document
-    terms  for JSON Lines: "terms" of each document
+    gaps  for text: the blank lines before each segment, by document; the last tuple has those after all segments
     """
 
     format: str
-    documents: list[Document]
+    documents: list[FileDocument]
     gaps: tuple[tuple[int, ...], ...] = ()
-    where: tuple[tuple[str, ...], ...] = ()
-    forced: tuple[ForcedTexts, ...] = ()
-    terms: tuple[Terms, ...] = ()
 
     def counts(self) -> str:
         """ "2 documents, 6 segments"."""
         numbers = len(self.documents), sum(len(document.source) for document in self.documents)
         words = ("document", "segment")
         return ", ".join(f"{n:,} {word}{'s' * (n != 1)}" for n, word in zip(numbers, words, strict=True))
+
+    def write(self, translations: Sequence[Translation], counts: Counter[str]) -> bytes:
+        """The content of the translated file."""
+        text = io.StringIO()
+        write_translations(text, self, translations)
+        return text.getvalue().encode()
 
 
 def choose_format(format: LinesFormat, source: Input) -> str:
@@ -75,7 +78,7 @@ def choose_output_format(output_format: LinesFormat, name: str, format: str) -> 
     return output_format
 
 
-def read_documents(source: Input, format: str, boundaries: Boundaries = "file", ids: str | None = None) -> DocumentFile:
+def read_documents(source: Input, format: str, boundaries: Boundaries = "file", ids: str | None = None) -> LinesFile:
     """Read a file, a pipe or stdin, compressed (gzip) or not.
 
     boundaries  for text, whose blank lines are not segments: "file" one document; "blank" blank lines end documents;
@@ -91,18 +94,21 @@ def read_documents(source: Input, format: str, boundaries: Boundaries = "file", 
     if format == "text":
         found = _read_text(lines, where, boundaries, ids)
     else:
-        documents, forced, terms = [], [], []
+        documents = []
         for number, line in lines:
-            documents.append(parse_document(line, f"{where}:{number}", require_target=False))
-            forced.append(parse_forced(line, f"{where}:{number}", len(documents[-1].source)))
-            terms.append(parse_terms(line, f"{where}:{number}"))
-        found = DocumentFile(format, documents, forced=tuple(forced), terms=tuple(terms))
+            place = f"{where}:{number}"
+            read = parse_document(line, place, require_target=False)
+            forced = parse_forced(line, place, len(read.source))
+            documents.append(
+                FileDocument(read.id, read.source, read.target, forced=forced, terms=parse_terms(line, place))
+            )
+        found = LinesFile(format, documents)
     if not found.documents and not any(map(any, found.gaps)):
         raise DataError(f"{where}: no documents")
     return found
 
 
-def _read_text(lines: Iterable[tuple[int, str]], where: str, boundaries: Boundaries, ids: str | None) -> DocumentFile:
+def _read_text(lines: Iterable[tuple[int, str]], where: str, boundaries: Boundaries, ids: str | None) -> LinesFile:
     texts: dict[str, list[tuple[int, int, str]]] = {}  # gap, line and text of each segment, by document
     names = iter(read_lines(ids)) if ids is not None else None
     current, gap, label = "", 0, ""
@@ -124,12 +130,12 @@ def _read_text(lines: Iterable[tuple[int, str]], where: str, boundaries: Boundar
         gap = 0
     if names is not None and (more := next(names, None)) is not None:
         raise DataError(f"{ids}:{more[0]}: {where} ends before this line")
-    return DocumentFile(
-        "text",
-        [Document(name, tuple(text for _, _, text in segments)) for name, segments in texts.items()],
-        (*(tuple(blank for blank, _, _ in segments) for segments in texts.values()), (gap,)),
-        tuple(tuple(f"{where}:{number}" for _, number, _ in segments) for segments in texts.values()),
-    )
+    documents = [
+        FileDocument(name, tuple(s for _, _, s in segments), where=tuple(f"{where}:{n}" for _, n, _ in segments))
+        for name, segments in texts.items()
+    ]
+    gaps = [tuple(blank for blank, _, _ in segments) for segments in texts.values()]
+    return LinesFile("text", documents, (*gaps, (gap,)))
 
 
 @contextmanager
@@ -150,7 +156,7 @@ def translation_writer(name: str) -> Iterator[TextIO]:
 
 def write_translations(
     file: TextIO,
-    source: DocumentFile,
+    source: LinesFile,
     translations: Iterable[Translation],
     format: str | None = None,
     *,

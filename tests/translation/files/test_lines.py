@@ -16,7 +16,7 @@ import pytest
 from scaleformer.formats.lines import Input
 from scaleformer.system.errors import DataError
 from scaleformer.translation.files.lines import (
-    DocumentFile,
+    LinesFile,
     choose_format,
     choose_output_format,
     read_documents,
@@ -26,7 +26,7 @@ from scaleformer.translation.files.lines import (
 from scaleformer.translation.translations import DocumentHypothesis, Translation
 
 
-def unchanged(file: DocumentFile) -> str:
+def unchanged(file: LinesFile) -> str:
     """The output of a translator that changes nothing."""
     out = io.StringIO()
     found = [Translation((DocumentHypothesis(d.source, 0.0, 0.0, True),), 1, 1) for d in file.documents]
@@ -59,7 +59,7 @@ def test_what_a_document_of_text_is(tmp_path, monkeypatch, boundaries, ids, expe
     file = read_documents(Input("in"), "text", boundaries, None if ids is None else "ids")
     assert {d.id: list(d.source) for d in file.documents} == expected
     assert file.counts() == counts
-    assert [place for places in file.where for place in places] == [
+    assert [place for document in file.documents for place in document.where] == [
         "in:2",
         "in:3",
         "in:5",
@@ -97,7 +97,7 @@ def test_json_lines_to_translate_need_no_id(tmp_path) -> None:
     (tmp_path / "in").write_text('{"source": ["a"]}\n{"id": "b", "source": ["c"]}\n')
     file = read_documents(Input(str(tmp_path / "in")), "jsonl")
     assert [d.id for d in file.documents] == [f"{tmp_path / 'in'}:1", "b"]
-    assert file.where == ()
+    assert not any(d.where for d in file.documents)
 
 
 @pytest.mark.parametrize(
