@@ -147,7 +147,9 @@ def test_a_translator_and_the_server_start_without_lightning_and_hydra() -> None
 
 
 def test_evaluation_and_reports_start_without_lightning_and_data_sets() -> None:
-    modules = [f"scaleformer.{path}" for path in ("evaluation.final", "evaluation.length.extrapolation", "report.page")]
+    modules = [
+        f"scaleformer.{path}" for path in ("evaluation.evaluate", "evaluation.length.extrapolation", "report.page")
+    ]
     loaded = loaded_by(*modules)
     assert {"sacrebleu", "scaleformer"} <= loaded
     assert not {"pytorch_lightning", "lightning_fabric", "hydra", "datasets"} & loaded

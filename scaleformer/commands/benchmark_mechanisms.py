@@ -123,7 +123,7 @@ def is_done(path: Path) -> bool:
 
 
 def work_of(stage: str) -> Callable[[str, Path, Options], dict[str, Any]]:
-    return {"tasks": tasks, "train": train, "lengths": evaluate_lengths, "speed": speed, "slopes": slopes}[stage]
+    return {"tasks": tasks, "train": train, "lengths": measure_lengths, "speed": speed, "slopes": slopes}[stage]
 
 
 def overrides_of(mechanism: str) -> list[str]:
@@ -168,7 +168,7 @@ def train(mechanism: str, folder: Path, options: Options) -> dict[str, Any]:
     return {"loss": curve["val/loss"][1][-1]}
 
 
-def evaluate_lengths(mechanism: str, folder: Path, options: Options) -> dict[str, Any]:
+def measure_lengths(mechanism: str, folder: Path, options: Options) -> dict[str, Any]:
     """Teacher-forced loss and BLEU at 1, 2, 4 and 8 times the trained number of segments."""
     segments = [times * options.segments for times in TIMES]
     error = run(

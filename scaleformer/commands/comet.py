@@ -11,7 +11,7 @@ from pathlib import Path
 
 from scaleformer.evaluation.alignment import RULE
 from scaleformer.evaluation.comet import comet_score
-from scaleformer.evaluation.translations import origin, read_translations, stem, windows_of
+from scaleformer.evaluation.saved_translations import origin, read_translations, stem, windows_of
 from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import Natural, Positive

@@ -14,8 +14,15 @@ from rich.console import Console
 
 from scaleformer.evaluation.alignment import RULE
 from scaleformer.evaluation.metrics import choose_metrics
+from scaleformer.evaluation.saved_translations import (
+    lines_of,
+    origin,
+    read_translations,
+    result_of,
+    same_documents,
+    stem,
+)
 from scaleformer.evaluation.significance import compare_systems, comparison_table
-from scaleformer.evaluation.translations import lines_of, origin, read_translations, result_of, same_documents, stem
 from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import Positive, listed

@@ -12,8 +12,8 @@ from pathlib import Path
 from rich.console import Console
 
 from scaleformer.evaluation.alignment import RULE
-from scaleformer.evaluation.context.consistency import read_terms, score_consistency
-from scaleformer.evaluation.translations import origin, read_translations, stem
+from scaleformer.evaluation.context.consistency import read_variants, score_consistency
+from scaleformer.evaluation.saved_translations import origin, read_translations, stem
 from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.tables import plain_table, print_table
@@ -30,7 +30,7 @@ class Options:
 
 def main(options: Options, given: Sequence[str]) -> None:
     check_file("output", options.output)
-    terms = None if options.terms is None else read_terms(str(options.terms))
+    terms = None if options.terms is None else read_variants(str(options.terms))
     translations = Path(options.translations)
     documents = read_translations(translations)
     scores = score_consistency(documents, terms)

@@ -20,7 +20,7 @@ from scaleformer.data.config import DataConfig
 from scaleformer.data.sources import SPLITS
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 from scaleformer.decoding.config import DecodingConfig, Mode, choose_decoding
-from scaleformer.evaluation.context.contrastive import ContextDocument, ContextReport, evaluate_context
+from scaleformer.evaluation.context.contrastive import ContextDocument, ContextReport, context_report
 from scaleformer.evaluation.context.examples import contrastive_documents, labelled_documents, read_contrastive
 from scaleformer.evaluation.translation_run import provenance_of, results_folder
 from scaleformer.system.bars import translation_bars
@@ -57,7 +57,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     mode = options.mode or trained_mode(translator.config)
     documents, corpus = _documents(translator, options, decoding, given)
     with translation_bars() as bar:
-        report = evaluate_context(
+        report = context_report(
             translator,
             documents,
             contrastive=options.contrastive,

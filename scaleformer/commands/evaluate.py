@@ -14,7 +14,7 @@ from scaleformer.checkpoints.run_config import trained_mode
 from scaleformer.decoding.config import MaxTokens, Mode, choose_decoding
 from scaleformer.decoding.ensemble import Average
 from scaleformer.evaluation.corpus import choose_corpora
-from scaleformer.evaluation.final import evaluate_translator
+from scaleformer.evaluation.evaluate import evaluate_translator
 from scaleformer.evaluation.metrics import choose_metrics
 from scaleformer.evaluation.translation_run import results_folder
 from scaleformer.system.schema import Natural, Positive

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from scaleformer.evaluation.final import print_positions, print_report
+from scaleformer.evaluation.evaluate import print_positions, print_report
 from scaleformer.evaluation.log_probabilities import DocumentScore, perplexity, rescore, score_documents
 from scaleformer.evaluation.metrics import choose_metrics
 from scaleformer.evaluation.plain import read_plain, read_references, score_plain, write_plain

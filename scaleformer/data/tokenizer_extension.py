@@ -31,7 +31,7 @@ class Extension(NamedTuple):
     split: list[list[int]]
 
 
-def read_terms(path: str) -> list[str]:
+def read_words(path: str) -> list[str]:
     """The distinct nonblank lines of a file, with single spaces. Raises DataError if there are none."""
     terms = dict.fromkeys(" ".join(line.replace("\0", " ").split()) for _, line in read_lines(path, "text"))
     terms.pop("", None)

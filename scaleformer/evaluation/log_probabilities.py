@@ -6,12 +6,13 @@ The translation is force-decoded: fed to the decoder unchanged, every token scor
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from scaleformer.data.batching import Example
+from scaleformer.system.bars import Progress
 from scaleformer.translation.scoring import target_losses
 from scaleformer.translation.translations import DocumentHypothesis
 from scaleformer.translation.translator import Translator
@@ -54,7 +55,7 @@ def score_documents(
     targets: Sequence[Sequence[str]],
     *,
     batch_tokens: int | None = None,
-    progress: Callable[[float, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[DocumentScore]:
     """Score targets[n], a list of segments, as the translation of sources[n]; segment counts may differ.
 
@@ -111,7 +112,7 @@ def rescore(
     length_penalty: float | None = None,
     old_weight: float = 0.0,
     batch_tokens: int | None = None,
-    progress: Callable[[float, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[list[RescoredHypothesis]]:
     """N-best lists sorted by a model's own scores: log p / tokens ** length_penalty + old_weight * old score.
 

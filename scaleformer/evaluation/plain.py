@@ -11,8 +11,8 @@ from scaleformer.evaluation.alignment import by_bead
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.positions import quality_by_position
 from scaleformer.evaluation.resegmentation import RUN, Difference, difference, resegment
-from scaleformer.evaluation.scores import BleuReport, evaluate_documents
-from scaleformer.evaluation.translations import TranslatedDocument, write_translations
+from scaleformer.evaluation.saved_translations import TranslatedDocument, save_translations
+from scaleformer.evaluation.scores import BleuReport, bleu_report
 from scaleformer.formats.json_lines import parse_object, read_jsonl
 from scaleformer.formats.lines import Input
 from scaleformer.system.errors import DataError
@@ -57,7 +57,7 @@ def score_plain(
     """Score texts against the targets of documents; each is one text or a list of segments.
 
     Segments are compared one by one where the counts agree; otherwise the text is resegmented
-    (`scaleformer.evaluation.resegmentation`). Raises ValueError as `resegment` and `evaluate_documents`.
+    (`scaleformer.evaluation.resegmentation`). Raises ValueError as `resegment` and `bleu_report`.
     """
     found, aligned = [], 0
     total = Difference()
@@ -68,7 +68,7 @@ def score_plain(
             own, aligned = resegment(one_line(own), reference.target), aligned + 1
         total += difference(own, reference.target)
         found.append(TranslatedDocument(reference.id, reference.source, reference.target, tuple(own)))
-    report = evaluate_documents(found, metrics, ter=ter)
+    report = bleu_report(found, metrics, ter=ter)
     report = replace(report, alignment=ALIGNMENT, count_mismatches=aligned)
     return PlainScores(tuple(found), report, quality_by_position(found, metrics), total, aligned)
 
@@ -76,7 +76,7 @@ def score_plain(
 def write_plain(path: str | Path, scores: PlainScores, conditions: Mapping[str, Any]) -> Path:
     """Write PATH.json with the scores, PATH.jsonl with the documents for `compare`, `comet` and `consistency`."""
     path = Path(path)
-    write_translations(path.with_suffix(".jsonl"), scores.documents)
+    save_translations(path.with_suffix(".jsonl"), scores.documents)
     signatures = {score.metric: score.signature for score in scores.report.scores}
     payload = {**provenance(signatures=signatures), "kind": "plain", **conditions, **scores.to_dict()}
     return write_result(path.with_suffix(".json"), payload)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from scaleformer.evaluation.metrics import Metrics
+from scaleformer.evaluation.saved_translations import TranslatedDocument, lines_of
 from scaleformer.evaluation.scores import corpus_bleu, corpus_chrf
-from scaleformer.evaluation.translations import TranslatedDocument, lines_of
 
 TENTHS = 10
 LENGTHS = ((1, 3), (4, 9), (10, 29), (30, 99), (100, 299), (300, None))  # segments of a document, first to last

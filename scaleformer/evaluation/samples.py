@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from scaleformer.evaluation.alignment import align_segments
-from scaleformer.evaluation.translations import TranslatedDocument
+from scaleformer.evaluation.saved_translations import TranslatedDocument
 from scaleformer.system.files import atomic_writer
 
 

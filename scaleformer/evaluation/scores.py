@@ -15,7 +15,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 
 from scaleformer.evaluation.alignment import RULE
 from scaleformer.evaluation.metrics import Metrics
-from scaleformer.evaluation.translations import TranslatedDocument, lines_of
+from scaleformer.evaluation.saved_translations import TranslatedDocument, lines_of
 
 JOINING = (
     "d-BLEU, d-chrF++: the segments of a document joined by one space, line breaks in them made spaces, empty ones "
@@ -75,7 +75,7 @@ def corpus_chrf(hypotheses: Sequence[str], references: Sequence[str], metrics: M
     return _score("chrF++", (metrics or Metrics()).chrf(), hypotheses, references).score
 
 
-def evaluate_documents(
+def bleu_report(
     documents: Sequence[TranslatedDocument], metrics: Metrics | None = None, ter: bool = True
 ) -> BleuReport:
     """Score documents. ter=False skips TER, which takes about 20 ms per segment, a hundred times all others together.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from statistics import mean
 
 from scaleformer.evaluation.alignment import align_segments
-from scaleformer.evaluation.translations import TranslatedDocument
+from scaleformer.evaluation.saved_translations import TranslatedDocument
 
 #: s-BLEU below which `suspicions` are worth a look
 LOW = 20.0

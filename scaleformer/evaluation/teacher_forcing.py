@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -13,6 +13,7 @@ from scaleformer.data.batching import Example
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.evaluation.length.views import View
 from scaleformer.model.transformer import Transformer
+from scaleformer.system.bars import Progress
 from scaleformer.translation.scoring import Floats, target_losses
 from scaleformer.vocabulary import EOS, SEP
 
@@ -47,7 +48,7 @@ def token_losses(
     documents: Sequence[EncodedDocument],
     views: Sequence[Sequence[View]],
     batch_tokens: int = 8192,
-    progress: Callable[[float, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[Floats]:
     """For each document, the negative log-probability, in nats, of every target token: all segments with their `<sep>`,
     then one `</s>`, for any views.

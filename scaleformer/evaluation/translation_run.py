@@ -14,8 +14,8 @@ from typing import Any
 
 from scaleformer.evaluation.alignment import by_bead
 from scaleformer.evaluation.metrics import Metrics
-from scaleformer.evaluation.scores import BleuReport, evaluate_documents
-from scaleformer.evaluation.translations import TranslatedDocument, write_translations
+from scaleformer.evaluation.saved_translations import TranslatedDocument, save_translations
+from scaleformer.evaluation.scores import BleuReport, bleu_report
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.text.documents import Document, one_line
@@ -65,7 +65,7 @@ def translate_and_score(
             TranslatedDocument(d.id, d.source, d.target, hypothesis, t.finished, t.cut)
             for (d, hypothesis), t in zip(pairs, translations, strict=True)
         ]
-        yield Evaluation(translated, evaluate_documents(translated, metrics, ter=ter), request, seconds)
+        yield Evaluation(translated, bleu_report(translated, metrics, ter=ter), request, seconds)
 
 
 def write_evaluation(
@@ -89,7 +89,7 @@ def write_evaluation(
         log.warning(
             "the results in %s were of a different checkpoint or other documents: moved them to %s", folder, aside
         )
-    write_translations(folder / f"{name}.jsonl", evaluation.documents)
+    save_translations(folder / f"{name}.jsonl", evaluation.documents)
     with atomic_writer(folder / f"{name}.hypotheses.txt") as file:
         file.writelines(one_line(d.hypothesis) + "\n" for d in evaluation.documents)
     with atomic_writer(folder / f"{name}.references.txt") as file:

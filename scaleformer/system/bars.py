@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 from rich.table import Column
 
+#: Called with the share of the work that is done, and the number of tokens so far.
+Progress = Callable[[float, int], None]
 LINE_SECONDS = 60.0  # between the log lines that replace a bar if stderr is not a terminal
 
 
 @contextmanager
-def translation_bar(description: str) -> Iterator[Callable[[float, int], None]]:
-    """A progress bar on stderr, or one line a minute if that is not a terminal. Yields the `progress` function that
-    `Listener` takes."""
+def translation_bar(description: str) -> Iterator[Progress]:
+    """A progress bar on stderr, or one line a minute if that is not a terminal. Yields the function to call."""
     columns = (
         # a long name wraps, so that the numbers stay whole
         TextColumn("{task.description}", markup=False, table_column=Column(overflow="fold")),
@@ -27,7 +29,7 @@ def translation_bar(description: str) -> Iterator[Callable[[float, int], None]]:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with Bar(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task(description, total=1.0, tokens=0)
         shown = time.monotonic()
 
@@ -43,11 +45,11 @@ def translation_bar(description: str) -> Iterator[Callable[[float, int], None]]:
 
 
 @contextmanager
-def translation_bars() -> Iterator[Callable[[str], Callable[[float, int], None]]]:
+def translation_bars() -> Iterator[Callable[[str], Progress]]:
     """Bars one after the other. Yields a function that ends the current bar and begins one with a new description."""
     with ExitStack() as bars:
 
-        def begin(description: str) -> Callable[[float, int], None]:
+        def begin(description: str) -> Progress:
             bars.close()
             return bars.enter_context(translation_bar(description))
 

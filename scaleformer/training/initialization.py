@@ -12,7 +12,7 @@ from torch import Tensor
 
 from scaleformer.checkpoints.model_file import LoadedModel, load_model
 from scaleformer.data.tokenizer import TokenizerConfig
-from scaleformer.data.tokenizer_extension import Extension, extend, read_terms
+from scaleformer.data.tokenizer_extension import Extension, extend, read_words
 from scaleformer.model.transformer import ModelConfig, Transformer
 
 # Tokenizer settings that do not matter once the vocabulary is built.
@@ -61,7 +61,7 @@ def extend_parent(parent: LoadedModel, config: TokenizerConfig) -> tuple[LoadedM
     ValueError where the vocabulary has every term already, or the file cannot be read.
     """
     assert config.extend is not None
-    terms, theirs = read_terms(config.extend), (parent.source_tokenizer, parent.target_tokenizer)
+    terms, theirs = read_words(config.extend), (parent.source_tokenizer, parent.target_tokenizer)
     source = extend(theirs[0], terms, config.model_type)
     target = source if theirs[1] is theirs[0] else extend(theirs[1], terms, config.model_type)
     if not source.split and not target.split:

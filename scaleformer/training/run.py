@@ -18,7 +18,7 @@ from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.report import DataReport
 from scaleformer.data.several import data_module
 from scaleformer.evaluation.corpus import ChosenCorpus
-from scaleformer.evaluation.final import evaluate_translator
+from scaleformer.evaluation.evaluate import evaluate_translator
 from scaleformer.evaluation.translation_run import Evaluation
 from scaleformer.model.transformer import Transformer
 from scaleformer.report.curves import plot_learning_curves

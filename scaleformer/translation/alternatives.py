@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from scaleformer.decoding.config import DecodingConfig
+from scaleformer.system.bars import Progress
 from scaleformer.translation.forced import ForcedTexts
 from scaleformer.translation.pieces import Piece, PieceTranslator
-from scaleformer.translation.request import Progress
 from scaleformer.translation.translations import Translation
 
 

@@ -12,11 +12,12 @@ from scaleformer.checkpoints.model_file import LoadedModel
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import Hypothesis, decode
+from scaleformer.system.bars import Progress
 from scaleformer.text.terms import Term
 from scaleformer.translation.batches import MemoryEstimate, make_batches, pad, runs
 from scaleformer.translation.forced import ForcedTexts
 from scaleformer.translation.matching import by_source, cut_segments
-from scaleformer.translation.request import Progress, Request
+from scaleformer.translation.request import Request
 from scaleformer.translation.streaming import SegmentStreams
 from scaleformer.translation.translations import DocumentHypothesis, Translation, nothing
 from scaleformer.vocabulary import EOS

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from scaleformer.decoding.config import DecodingConfig, MaxTokens, Mode
+from scaleformer.system.bars import Progress
 from scaleformer.system.schema import check_type
 from scaleformer.text.terms import Term, Terms, make_terms
 from scaleformer.translation.forced import ForcedTexts
 from scaleformer.translation.translations import Translation
-
-Progress = Callable[[float, int], None]
 
 
 @dataclass(frozen=True)

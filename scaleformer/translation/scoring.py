@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scaleformer.data.batching import Example, collate, pack_padded
 from scaleformer.decoding.ensemble import Ensemble
 from scaleformer.model.transformer import Transformer
+from scaleformer.system.bars import Progress
 
 Floats = NDArray[np.float64]
 _CHUNK = 1024  # positions whose logits, which cover the whole vocabulary, are held at once
@@ -21,7 +22,7 @@ def target_losses(
     model: Transformer | Ensemble,
     examples: Sequence[Example],
     batch_tokens: int,
-    progress: Callable[[float, int], None] | None = None,
+    progress: Progress | None = None,
     other: Sequence[int] | None = None,
 ) -> list[Floats]:
     """For each example, the negative log-probability, in nats, of every target token, given all before it.

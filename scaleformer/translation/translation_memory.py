@@ -90,7 +90,7 @@ class TranslationMemory:
         return _most(fit)
 
 
-def recall(
+def fill_forced(
     memory: TranslationMemory | None, forced: Sequence[ForcedTexts], documents: Sequence[Sequence[str | Masked]]
 ) -> list[ForcedTexts]:
     """`TranslationMemory.fill` for all documents; reports the number of fixed segments on stderr."""

@@ -18,9 +18,9 @@ from torch import Tensor
 from scaleformer.decoding.active import Watch
 from scaleformer.decoding.search import Hypothesis, decode
 from scaleformer.model.transformer import DecoderState, Transformer
+from scaleformer.system.bars import Progress
 from scaleformer.translation.batches import make_batches, pad
 from scaleformer.translation.pieces import Piece, PieceTranslator
-from scaleformer.translation.request import Progress
 from scaleformer.translation.streaming import SegmentStreams
 from scaleformer.translation.translations import Translation
 from scaleformer.vocabulary import BOS, EOS, SEP

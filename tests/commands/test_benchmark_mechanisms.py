@@ -34,7 +34,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     learnt = {"steps": 1200, "seconds": 3.0, "accuracy": 0.991, "decoded": 1.0}
     stage("tasks", {"copy": learnt, "translation": {**learnt, "accuracy": 0.5, "decoded": 0.25}})
     stage("train", {"loss": 1.25})
-    stage("evaluate_lengths", {"parameters": 1000, "points": points(0.5)})
+    stage("measure_lengths", {"parameters": 1000, "points": points(0.5)})
     stage("speed", {"points": [{"length": 512, "tokens_per_second": 100.0, "memory": 2**20}]})
     stage("slopes", {"points": [{"site": "encoder", "length": n, "seconds": n / 1000} for n in (2048, 8192)]})
     return made
@@ -44,9 +44,9 @@ def test_finished_stages_are_not_repeated(tmp_path: Path, calls: list, capsys: p
     (tmp_path / "docs").mkdir()
     places = [f"output={tmp_path / 'out'}", f"report={tmp_path / 'docs' / 'page.md'}"]
     COMMAND.main(["mechanisms=[softmax,alibi]", "steps=3", *places])
-    stages = ["tasks", "train", "evaluate_lengths", "speed", "slopes"]
+    stages = ["tasks", "train", "measure_lengths", "speed", "slopes"]
     # a failed training is not evaluated, but its attention can be timed
-    assert calls == [(s, b) for b in ("softmax", "alibi") for s in stages if (s, b) != ("evaluate_lengths", "alibi")]
+    assert calls == [(s, b) for b in ("softmax", "alibi") for s in stages if (s, b) != ("measure_lengths", "alibi")]
     calls.clear()
     COMMAND.main(["mechanisms=[softmax,shaw horizon=4]", "steps=3", *places])
     assert [mechanism for _, mechanism in calls] == ["shaw horizon=4"] * 5
@@ -69,7 +69,7 @@ def test_stages_can_run_in_several_calls(
     assert calls == []
     assert "not trained yet" in capsys.readouterr().out
     COMMAND.main([*given, "stages=[train,lengths]"])
-    stages = ("train", "evaluate_lengths")
+    stages = ("train", "measure_lengths")
     assert calls == [(stage, mechanism) for mechanism in ("softmax", "shaw") for stage in stages]
     assert "| `softmax` | 100 |" not in (tmp_path / "report.md").read_text()
     calls.clear()
@@ -136,6 +136,6 @@ def test_options_of_a_choice_reach_the_training() -> None:
 def test_lengths_are_read_from_what_extrapolation_writes(tmp_path: Path) -> None:
     make_run(tmp_path / "run", {"data": {"format": "synthetic", "synthetic": {"segments": [1, 1]}}})
     options = COMMAND.read(["segments=1", "documents=1", "threads=1"])
-    found = benchmark_mechanisms.evaluate_lengths("softmax", tmp_path, options)
+    found = benchmark_mechanisms.measure_lengths("softmax", tmp_path, options)
     assert [point["times"] for point in found["points"]] == [1, 2, 4, 8]
     assert all(point["loss"] > 0 for point in found["points"])

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from scaleformer.data.prepare import PrepareConfig, prepare
+from scaleformer.data.prepare import prepare
+from scaleformer.data.prepare_config import PrepareConfig
 from scaleformer.formats.json_lines import read_jsonl
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document, one_line

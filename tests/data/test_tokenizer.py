@@ -14,9 +14,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
-from scaleformer.data.tokenizer import BOS, EOS, PAD, SEP, SPECIAL, UNK, Tokenizer, TokenizerConfig
+from scaleformer.data.tokenizer import SPECIAL, Tokenizer, TokenizerConfig
 from scaleformer.data.tokenizer_text import cached_tokenizer
 from scaleformer.system.errors import DataError
+from scaleformer.vocabulary import BOS, EOS, PAD, SEP, UNK
 
 TEXTS = [text for d in generate(SyntheticConfig(train=60), "train") for side in (d.source, d.target) for text in side]
 CONFIG = TokenizerConfig(vocab_size=500)

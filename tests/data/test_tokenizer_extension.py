@@ -8,7 +8,7 @@ import pytest
 from sentencepiece import sentencepiece_model_pb2 as messages
 
 from scaleformer.data.tokenizer import Tokenizer
-from scaleformer.data.tokenizer_extension import extend, read_terms
+from scaleformer.data.tokenizer_extension import extend, read_words
 from scaleformer.system.errors import DataError
 from tests.data.test_tokenizer import TEXTS
 
@@ -93,7 +93,7 @@ def test_messages_follow_the_protocol_buffer_format(kind: str, tokenizer: Tokeni
 def test_lines_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "terms.txt"
     path.write_text("one\n\n  two\t words \none\n猫\r\n", encoding="utf-8")
-    assert read_terms(str(path)) == ["one", "two words", "猫"]
+    assert read_words(str(path)) == ["one", "two words", "猫"]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_files_without_terms(tmp_path: Path, content: str | None, message: str) 
     if content is not None:
         path.write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=message) as caught:
-        read_terms(str(path))
+        read_words(str(path))
     assert "\n" not in str(caught.value)
 
 

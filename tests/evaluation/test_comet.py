@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from scaleformer.evaluation.comet import comet_score
-from scaleformer.evaluation.translations import read_translations, windows_of
+from scaleformer.evaluation.saved_translations import read_translations, windows_of
 from tests.commands.calls import run_command
 from tests.results import TRANSLATIONS
 

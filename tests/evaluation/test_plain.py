@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from scaleformer.evaluation.plain import read_plain, read_references, score_plain
-from scaleformer.evaluation.scores import evaluate_documents
-from scaleformer.evaluation.translations import TranslatedDocument, read_translations
+from scaleformer.evaluation.saved_translations import TranslatedDocument, read_translations
+from scaleformer.evaluation.scores import bleu_report
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document
 from tests.commands.calls import error_line, run_command
@@ -31,7 +31,7 @@ def write(path: Path, *lines: str) -> Path:
 
 
 def test_a_text_without_boundaries_scores_as_its_segments_do():
-    expected = evaluate_documents(
+    expected = bleu_report(
         [TranslatedDocument(d.id, (), d.target, h) for d, h in zip(REFERENCES, OUTPUTS, strict=True)]
     )
     whole = score_plain(REFERENCES, [" ".join(segments) for segments in OUTPUTS])

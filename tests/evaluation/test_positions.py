@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from scaleformer.evaluation.final import print_positions
+from scaleformer.evaluation.evaluate import print_positions
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.positions import LENGTHS, by_tenth, quality_by_position
+from scaleformer.evaluation.saved_translations import TranslatedDocument
 from scaleformer.evaluation.scores import corpus_bleu, corpus_chrf
-from scaleformer.evaluation.translations import TranslatedDocument
 
 NONE = Metrics(tokenize="none")
 WORDS = [f"w{i} x{i} y{i} z{i}" for i in range(20)]

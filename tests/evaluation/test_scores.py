@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from scaleformer.evaluation.metrics import Metrics
-from scaleformer.evaluation.scores import corpus_bleu, evaluate_documents
-from scaleformer.evaluation.translations import TranslatedDocument
+from scaleformer.evaluation.saved_translations import TranslatedDocument
+from scaleformer.evaluation.scores import bleu_report, corpus_bleu
 from scaleformer.text.documents import one_line
 
 DOCUMENTS = [
@@ -45,7 +45,7 @@ def sacrebleu_command(tmp_path: Path, hypotheses: list[str], references: list[st
 
 @pytest.mark.parametrize("chosen", [Metrics("13a"), Metrics("13a", lowercase=True), Metrics("none")], ids=str)
 def test_equal_to_the_command_of_sacrebleu(chosen, tmp_path):
-    report = evaluate_documents(DOCUMENTS, chosen)
+    report = bleu_report(DOCUMENTS, chosen)
     flags = ["-tok", chosen.tokenize, *(["-lc", "--chrf-lowercase"] if chosen.lowercase else [])]
     lines = [one_line(d.hypothesis) for d in DOCUMENTS], [one_line(d.target) for d in DOCUMENTS]
     of_documents = sacrebleu_command(tmp_path, *lines, "-m", "bleu", "chrf", "--chrf-word-order", "2", *flags)
@@ -70,7 +70,7 @@ def test_bleu_by_hand():
     assert corpus_bleu(["a b c d e"], ["a b c d f"]) == pytest.approx(100 * 0.2**0.25)
     # all n-grams right, one word short: exp(1 - 5/4)
     assert corpus_bleu(["a b c d"], ["a b c d e"]) == pytest.approx(100 * math.exp(-0.25))
-    details = evaluate_documents([TranslatedDocument("x", (), ["a b c d e"], ["a b c d"])]).score("d-BLEU").details
+    details = bleu_report([TranslatedDocument("x", (), ["a b c d e"], ["a b c d"])]).score("d-BLEU").details
     assert details["brevity_penalty"] == pytest.approx(math.exp(-0.25))
     assert details["length_ratio"] == pytest.approx(0.8)
     assert (details["hypothesis_length"], details["reference_length"]) == (4, 5)
@@ -78,7 +78,7 @@ def test_bleu_by_hand():
 
 def test_document_bleu_counts_across_segment_ends():
     joined = TranslatedDocument("x", (), ["a b", "c d e"], ["a b c", "d e"])
-    report = evaluate_documents([joined])
+    report = bleu_report([joined])
     assert report.score("d-BLEU").score == pytest.approx(100)
     assert report.score("s-BLEU").score < 60
 
@@ -91,7 +91,7 @@ def test_case_and_tokenizer():
 
 
 def test_facts_of_the_report():
-    report = evaluate_documents(DOCUMENTS, ter=False)
+    report = bleu_report(DOCUMENTS, ter=False)
     assert report.count_mismatches == 1
     assert report.mismatch_rate == pytest.approx(1 / 3)
     assert report.unfinished == ("talks/1",)
@@ -99,7 +99,7 @@ def test_facts_of_the_report():
     assert set(report.parts) == {"news", "talks"}
     assert report.part_documents == {"news": 2, "talks": 1}
     news = [d for d in DOCUMENTS if d.id.startswith("news")]
-    assert report.parts["news"].score == evaluate_documents(news, ter=False).score("d-BLEU").score
+    assert report.parts["news"].score == bleu_report(news, ter=False).score("d-BLEU").score
     assert [score.metric for score in report.scores] == ["d-BLEU", "s-BLEU", "chrF++", "d-chrF++"]
     written = json.loads(json.dumps(report.to_dict()))
     assert written["mismatch_rate"] == report.mismatch_rate
@@ -107,21 +107,21 @@ def test_facts_of_the_report():
 
 
 def test_a_single_part_is_not_listed():
-    assert evaluate_documents([d for d in DOCUMENTS if d.id.startswith("news")], ter=False).parts == {}
+    assert bleu_report([d for d in DOCUMENTS if d.id.startswith("news")], ter=False).parts == {}
 
 
 @pytest.mark.parametrize("hypothesis", [[], [""], ["", ""], ["\n"]], ids=repr)
 def test_an_empty_hypothesis_scores_nothing(hypothesis):
-    report = evaluate_documents([TranslatedDocument("x", (), ["a b c d e"], hypothesis)])
+    report = bleu_report([TranslatedDocument("x", (), ["a b c d e"], hypothesis)])
     assert [score.score for score in report.scores] == [0, 0, 0, 0, 100]
     assert report.score("d-BLEU").details["length_ratio"] == 0
 
 
 def test_nothing_to_score_is_refused():
     with pytest.raises(ValueError, match="there are no documents"):
-        evaluate_documents([])
+        bleu_report([])
     with pytest.raises(ValueError, match="document 'x' has no reference"):
-        evaluate_documents([TranslatedDocument("x", (), [], ["a"])])
+        bleu_report([TranslatedDocument("x", (), [], ["a"])])
     with pytest.raises(ValueError, match="1 hypotheses, 2 references"):
         corpus_bleu(["a"], ["a", "b"])
 
@@ -136,31 +136,31 @@ HAN = ["我喜欢你们的书。", "今天天气很好。", "他昨天没有来�
 def test_text_without_spaces():
     """Eight equal segments are all right; segment boundaries affect none of the document scores."""
     chosen = Metrics("zh")
-    same = evaluate_documents([TranslatedDocument("x", (), HAN * 2, HAN * 2)], chosen)
+    same = bleu_report([TranslatedDocument("x", (), HAN * 2, HAN * 2)], chosen)
     assert [score.score for score in same.scores] == pytest.approx([100, 100, 100, 100, 0])
-    joined = evaluate_documents([TranslatedDocument("x", (), HAN, [HAN[0] + HAN[1], *HAN[2:]])], chosen)
+    joined = bleu_report([TranslatedDocument("x", (), HAN, [HAN[0] + HAN[1], *HAN[2:]])], chosen)
     assert joined.score("d-BLEU").score == pytest.approx(100)
     assert all("|tok:zh" in score.signature for score in same.scores)
     one_wrong = TranslatedDocument("x", (), ["我喜欢你们的书"], ["我喜欢他们的书"])
-    assert evaluate_documents([one_wrong], chosen).score("TER").score == pytest.approx(100 / 7)
+    assert bleu_report([one_wrong], chosen).score("TER").score == pytest.approx(100 / 7)
     # matches: 6 of 7 characters, 4 of 6 bigrams, 2 of 5 trigrams, no 4-gram of 4, smoothed to 1 / (2 * 4)
     bleu = 100 * (6 / 7 * 4 / 6 * 2 / 5 / 8) ** 0.25
-    assert evaluate_documents([one_wrong], chosen).score("s-BLEU").score == pytest.approx(bleu)
+    assert bleu_report([one_wrong], chosen).score("s-BLEU").score == pytest.approx(bleu)
 
 
 def test_an_unsuitable_tokenizer_gives_a_warning():
     document = TranslatedDocument("x", (), HAN, HAN)
     for tokenize in ("auto", "13a", "none"):
         with pytest.warns(UserWarning, match=rf"have no spaces, but metrics.tokenize={tokenize} splits words"):
-            evaluate_documents([document], Metrics(tokenize))
+            bleu_report([document], Metrics(tokenize))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for chosen, line in ((Metrics("char"), HAN[0]), (Metrics("none"), "我 喜欢 你们 的 书 。"), (Metrics(), "Ja.")):
-            evaluate_documents([TranslatedDocument("x", (), [line], [line])], chosen)
+            bleu_report([TranslatedDocument("x", (), [line], [line])], chosen)
 
 
 def test_references_without_text():
     with pytest.raises(ValueError, match="the references are empty: there is nothing to score against"):
-        evaluate_documents([TranslatedDocument("x", (), ["", " "], ["a", "b"])])
+        bleu_report([TranslatedDocument("x", (), ["", " "], ["a", "b"])])
     with pytest.warns(UserWarning, match="1 of 2 references are empty, so .* counts as wrong: y"):
-        evaluate_documents([TranslatedDocument("x", (), ["a"], ["a"]), TranslatedDocument("y", (), [""], ["b"])])
+        bleu_report([TranslatedDocument("x", (), ["a"], ["a"]), TranslatedDocument("y", (), [""], ["b"])])

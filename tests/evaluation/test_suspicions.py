@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from scaleformer.evaluation.saved_translations import TranslatedDocument
 from scaleformer.evaluation.suspicions import suspicions
-from scaleformer.evaluation.translations import TranslatedDocument
 
 SOURCE = ("the red house stands near a river", "two old men walk in snow", "she bought 3 new books", "it rains")
 TARGET = (

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from scaleformer.data.prepare import PrepareConfig, prepare
+from scaleformer.data.prepare import prepare
+from scaleformer.data.prepare_config import PrepareConfig
 from scaleformer.evaluation.context.examples import read_contrastive
 from scaleformer.formats.suites import Documents, read_suite
 from scaleformer.system.errors import DataError

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from sacrebleu.dataset import DATASETS, FakeSGMLDataset, PlainTextDataset
 
-from scaleformer.data.prepare import PrepareConfig, prepare
+from scaleformer.data.prepare import prepare
+from scaleformer.data.prepare_config import PrepareConfig
 from scaleformer.formats.json_lines import read_jsonl
 from scaleformer.formats.testsets import read_test_set
 from scaleformer.system.errors import DataError

@@ -12,7 +12,8 @@ from scaleformer.checkpoints.model_file import LoadedModel
 from scaleformer.cli.line import typed
 from scaleformer.commands import prepare as prepare_command
 from scaleformer.data.config import DataConfig, HubConfig
-from scaleformer.data.prepare import PrepareConfig, prepare
+from scaleformer.data.prepare import prepare
+from scaleformer.data.prepare_config import PrepareConfig
 from scaleformer.data.sources import split_sources
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
 from scaleformer.decoding.config import DecodingConfig

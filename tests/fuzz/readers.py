@@ -12,7 +12,8 @@ from typing import get_args
 from xml.sax.saxutils import escape
 
 from scaleformer.data.config import Boundaries
-from scaleformer.data.prepare import PrepareConfig, prepare
+from scaleformer.data.prepare import prepare
+from scaleformer.data.prepare_config import PrepareConfig
 from scaleformer.formats.bitexts import Bitext, read_bitext
 from scaleformer.formats.json_lines import read_jsonl
 from scaleformer.formats.lines import Input

@@ -8,7 +8,7 @@ import matplotlib.image
 import pytest
 
 from scaleformer.evaluation.positions import quality_by_position
-from scaleformer.evaluation.translations import TranslatedDocument
+from scaleformer.evaluation.saved_translations import TranslatedDocument
 from scaleformer.report.page import write_report
 from scaleformer.report.positions import plot_positions
 from tests.results import bleu, make_results

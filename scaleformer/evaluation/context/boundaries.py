@@ -17,8 +17,9 @@ from scaleformer.data.batching import Example
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.evaluation.length.documents import TestDocument
 from scaleformer.evaluation.metrics import Metrics
-from scaleformer.evaluation.scores import MetricScore, evaluate_documents
-from scaleformer.evaluation.translations import TranslatedDocument
+from scaleformer.evaluation.saved_translations import TranslatedDocument
+from scaleformer.evaluation.scores import MetricScore, bleu_report
+from scaleformer.system.bars import Progress
 from scaleformer.translation.request import Listener, Request
 from scaleformer.translation.scoring import target_losses
 from scaleformer.translation.translator import Translator
@@ -27,7 +28,6 @@ from scaleformer.vocabulary import EOS, SEP, SEP0, SEP2, steps_of
 Missing = Literal["one", "tenth", "paragraphs"]
 LEAST = 3  # segments: two merged ones and one after them
 DISTANCES = ((1, 1), (2, 2), (3, 4), (5, 8), (9, None))
-Progress = Callable[[float, int], None]
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def boundary_translations(
         bar = progress(f"translating, {name}") if progress else None
         request = Request(sources, decoding, [document.id for document in documents])
         translations = translator.translate_documents(request, Listener(bar))
-        report = evaluate_documents(
+        report = bleu_report(
             [
                 TranslatedDocument(d.id, d.source, d.target, translation.segments, translation.finished)
                 for d, translation in zip(documents, translations, strict=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from scaleformer.evaluation.alignment import align_segments
-from scaleformer.evaluation.translations import TranslatedDocument
+from scaleformer.evaluation.saved_translations import TranslatedDocument
 from scaleformer.formats.lines import read_lines
 from scaleformer.system.errors import DataError
 from scaleformer.text.words import candidates, phrase, unspaced
@@ -79,7 +79,7 @@ def score_consistency(
     )
 
 
-def read_terms(path: str) -> dict[str, list[str]]:
+def read_variants(path: str) -> dict[str, list[str]]:
     """A list of terms, one per line: the source term, a tab, its target variants with `|` between them.
 
     Raises DataError with file and line.

@@ -16,13 +16,13 @@ from typing import Any, Literal
 from scaleformer.decoding.config import DecodingConfig, Mode
 from scaleformer.evaluation.alignment import align_segments
 from scaleformer.evaluation.log_probabilities import score_documents
+from scaleformer.system.bars import Progress
 from scaleformer.system.schema import check_type
 from scaleformer.text.words import bare_words
 from scaleformer.translation.request import Listener, Request
 from scaleformer.translation.translator import Translator
 
 Verdict = Literal["right", "wrong", "unclear"]
-Progress = Callable[[float, int], None]
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class ContextReport:
         return {"context": self.context, "scores": rows}
 
 
-def evaluate_context(
+def context_report(
     translator: Translator,
     documents: Sequence[ContextDocument],
     *,

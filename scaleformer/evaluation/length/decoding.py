@@ -15,6 +15,7 @@ from scaleformer.data.batching import Example, collate
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import DecodableModel, Hypothesis, decode
 from scaleformer.evaluation.length.views import View
+from scaleformer.system.bars import Progress
 from scaleformer.translation.batches import token_budget
 from scaleformer.vocabulary import EOS, SEP, steps_of
 
@@ -79,7 +80,7 @@ def translate_views(
     views: Sequence[Sequence[View]],
     config: DecodingConfig,
     device: torch.device,
-    progress: Callable[[float, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[ViewTranslation]:
     """Translate documents (token ids of each segment, with `<sep>`) by their views: the n-th views of all documents
     together, and views without context all at once.

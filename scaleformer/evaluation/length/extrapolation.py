@@ -17,14 +17,14 @@ from scaleformer.evaluation.length.documents import LengthSet, trained_length
 from scaleformer.evaluation.length.scores import by_size, score_translations
 from scaleformer.evaluation.length.views import Unit, ViewMode, Window, views
 from scaleformer.evaluation.metrics import Metrics
+from scaleformer.evaluation.saved_translations import TranslatedDocument
 from scaleformer.evaluation.teacher_forcing import EncodedDocument, loss_by_position, token_losses
-from scaleformer.evaluation.translations import TranslatedDocument
+from scaleformer.system.bars import Progress
 from scaleformer.system.measure import measured
 from scaleformer.system.provenance import write_result
 from scaleformer.translation.translator import Translator
 
 FORMAT = 1
-Progress = Callable[[float, int], None]
 Bar = Callable[[str], AbstractContextManager[Progress]]
 
 

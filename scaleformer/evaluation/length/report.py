@@ -13,8 +13,8 @@ from scaleformer.evaluation.length.documents import LengthSet, TestText
 from scaleformer.evaluation.length.extrapolation import Measurement
 from scaleformer.evaluation.length.scores import original_documents, paired_t_test, sentence_bleu
 from scaleformer.evaluation.metrics import Metrics
+from scaleformer.evaluation.saved_translations import ParallelLines, lines_of
 from scaleformer.evaluation.significance import compare_systems
-from scaleformer.evaluation.translations import ParallelLines, lines_of
 from scaleformer.system.files import atomic_writer
 from scaleformer.text.documents import LEVELS, Level
 

@@ -12,8 +12,8 @@ import numpy as np
 from scaleformer.evaluation.length.documents import TestDocument, TestText
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.positions import by_tenth
-from scaleformer.evaluation.scores import evaluate_documents
-from scaleformer.evaluation.translations import TranslatedDocument, lines_of
+from scaleformer.evaluation.saved_translations import TranslatedDocument, lines_of
+from scaleformer.evaluation.scores import bleu_report
 from scaleformer.text.documents import one_line
 from scaleformer.text.words import words
 
@@ -26,7 +26,7 @@ SIZE_KEYS = (
 
 def score_translations(documents: Sequence[TranslatedDocument], metrics: Metrics) -> dict[str, Any]:
     """The member `decode` of a result, without files, sizes and cost; docs/result-files.md describes its keys."""
-    report = evaluate_documents(documents, metrics, ter=False)
+    report = bleu_report(documents, metrics, ter=False)
     lines = lines_of(documents, "document")
     counts = [(len(d.hypothesis), len(d.target)) for d in documents]
     blank = [(_blank(d.hypothesis), _blank(d.target)) for d in documents]

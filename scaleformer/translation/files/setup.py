@@ -10,7 +10,7 @@ from scaleformer.text.documents import Document
 from scaleformer.text.terms import Terms
 from scaleformer.translation.forced import ForcedTexts
 from scaleformer.translation.request import Request
-from scaleformer.translation.translation_memory import Masked, TranslationMemory, recall
+from scaleformer.translation.translation_memory import Masked, TranslationMemory, fill_forced
 from scaleformer.translation.translator import Translator
 
 
@@ -58,7 +58,7 @@ class Setup:
             [document.name or document.id for document in documents],
             self.mode,
             self.max_tokens,
-            forced=recall(self.translation_memory, forced, masked),
+            forced=fill_forced(self.translation_memory, forced, masked),
             terms=[{**self.terms, **document.terms} for document in documents],
             where=[document.where for document in documents],
         )

@@ -15,7 +15,7 @@ from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.tokenizer import TokenizerConfig
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document
-from scaleformer.text.terms import TERM_PIECES
+from scaleformer.vocabulary import TERM_PIECES
 
 PARTNERS = {
     "kernel": {"núcleo": 0.9, "kernel": 0.3},

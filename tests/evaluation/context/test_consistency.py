@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scaleformer.evaluation.context.consistency import read_terms, score_consistency
-from scaleformer.evaluation.translations import TranslatedDocument
+from scaleformer.evaluation.context.consistency import read_variants, score_consistency
+from scaleformer.evaluation.saved_translations import TranslatedDocument
 from scaleformer.system.errors import DataError
 from tests.commands.calls import run_command
 
@@ -81,13 +81,13 @@ def test_documents_with_differing_segment_counts_are_left_out():
 def test_a_list_is_read(tmp_path: Path):
     path = tmp_path / "terms.tsv"
     path.write_text("driver\tTreiber | Gerätetreiber\n\nend user\tAnwender\n", encoding="utf-8")
-    assert read_terms(str(path)) == {"driver": ["Treiber", "Gerätetreiber"], "end user": ["Anwender"]}
+    assert read_variants(str(path)) == {"driver": ["Treiber", "Gerätetreiber"], "end user": ["Anwender"]}
     path.write_text("driver Treiber\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"terms\.tsv:1: wanted a source term, a tab"):
-        read_terms(str(path))
+        read_variants(str(path))
     path.write_text("\n", encoding="utf-8")
     with pytest.raises(DataError, match="no terms"):
-        read_terms(str(path))
+        read_variants(str(path))
 
 
 def test_the_command(tmp_path: Path, monkeypatch, capsys):

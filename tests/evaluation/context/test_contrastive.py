@@ -16,8 +16,8 @@ from scaleformer.evaluation.context.contrastive import (
     ContextReport,
     Outcome,
     Phenomenon,
+    context_report,
     distance_range,
-    evaluate_context,
     judge,
 )
 from scaleformer.evaluation.context.examples import contrastive_documents, labelled_documents, read_contrastive
@@ -86,7 +86,7 @@ def test_a_wrong_translation_that_only_adds_words():
 
 
 def test_margins_of_the_last_segment(translator):
-    report = evaluate_context(translator, [document()], generative=False)
+    report = context_report(translator, [document()], generative=False)
     sources = [list(document().source)] * 3
     scores = score_documents(
         translator, sources, [["die katze sieht", "ein hund", last] for last in ("sie rennt", "er rennt", "es rennt")]
@@ -106,7 +106,7 @@ def test_a_phenomenon_is_scored_with_the_given_context(translator, monkeypatch):
 
     monkeypatch.setattr(module, "score_documents", spy)
     for context in (0, 1, 5, None):
-        evaluate_context(translator, [document()], generative=False, context=context)
+        context_report(translator, [document()], generative=False, context=context)
     whole = ["the cat sees", "a dog", "it runs"], ["die katze sieht", "ein hund", "er rennt"]
     assert seen == [(whole[0][2:], whole[1][2:]), (whole[0][1:], whole[1][1:]), whole, whole]
 
@@ -133,14 +133,14 @@ def test_documents_are_translated_once_and_judged(translator):
     asked = document(phenomena=phenomena)
     written = ("die katze sieht", "ein hase", "sie rennt")
     copyist = Copyist(translator, {tuple(asked.source): written})
-    report = evaluate_context(copyist, [asked], contrastive=False)  # type: ignore[arg-type]
+    report = context_report(copyist, [asked], contrastive=False)  # type: ignore[arg-type]
     assert [outcome.verdict for outcome in report.outcomes] == ["wrong", "right"]
     assert copyist.asked == [tuple(asked.source)]
     assert copyist.mode == "document"
-    evaluate_context(copyist, [asked], contrastive=False, mode="two-pass")  # type: ignore[arg-type]
+    context_report(copyist, [asked], contrastive=False, mode="two-pass")  # type: ignore[arg-type]
     assert copyist.mode == "two-pass"
     cut = Copyist(translator, {tuple(asked.source): written[:2]})  # cut at the length limit
-    assert [o.verdict for o in evaluate_context(cut, [asked], contrastive=False).outcomes] == ["wrong", "unclear"]  # type: ignore[arg-type]
+    assert [o.verdict for o in context_report(cut, [asked], contrastive=False).outcomes] == ["wrong", "unclear"]  # type: ignore[arg-type]
 
 
 def outcome(kind: str, distance: int | None, margin: float, verdict: Any, wrong: int = 1) -> Outcome:
@@ -204,7 +204,7 @@ def test_examples_are_read_and_a_missing_context_is_translated(tmp_path, transla
     assert given.phenomena == (Phenomenon(2, ("er rennt", "es rennt"), 2, "it"),)
     assert own.id == f"{tmp_path / 'e.jsonl'}:2"
     assert (len(own.target), own.target[2], own.phenomena[0].distance) == (3, "sie rennt", None)
-    report = evaluate_context(translator, [given, own])
+    report = context_report(translator, [given, own])
     assert {score.distance for score in report.scores} == {"all", "2", "?"}
 
 
@@ -252,4 +252,4 @@ def test_files_of_the_wrong_kind_are_reported(tmp_path):
 )
 def test_wrong_phenomena_are_reported(translator, documents, options, message):
     with pytest.raises(ValueError, match=message):
-        evaluate_context(translator, documents, **options)
+        context_report(translator, documents, **options)

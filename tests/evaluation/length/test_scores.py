@@ -18,7 +18,7 @@ from scaleformer.evaluation.length.scores import (
 )
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.positions import by_tenth
-from scaleformer.evaluation.translations import TranslatedDocument
+from scaleformer.evaluation.saved_translations import TranslatedDocument
 from scaleformer.text.documents import Document
 
 NONE = Metrics(tokenize="none")

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from scaleformer.decoding.search import DecodingConfig, decode
+from scaleformer.decoding.config import DecodingConfig
+from scaleformer.decoding.search import decode
 from scaleformer.model.attention import MECHANISMS
 from scaleformer.model.attention.base import Attention
 from scaleformer.model.attention.softmax import SoftmaxAttention

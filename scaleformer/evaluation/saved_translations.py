@@ -37,14 +37,14 @@ class ParallelLines:
     hypotheses: list[str]
 
 
-def write_translations(path: str | Path, documents: Iterable[TranslatedDocument]) -> None:
+def save_translations(path: str | Path, documents: Iterable[TranslatedDocument]) -> None:
     """Write JSON Lines with the fields of each document. Raises OSError."""
     with atomic_writer(path) as file:
         file.writelines(json.dumps(asdict(document), ensure_ascii=False) + "\n" for document in documents)
 
 
 def read_translations(path: str | Path) -> list[TranslatedDocument]:
-    """Read the texts of `write_translations`. Raises DataError with file and line."""
+    """Read the texts of `save_translations`. Raises DataError with file and line."""
     found = []
     for number, line in read_lines(path):
         try:

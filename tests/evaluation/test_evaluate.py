@@ -10,11 +10,11 @@ import pytest
 from rich.console import Console
 
 from scaleformer.decoding.config import DecodingConfig
-from scaleformer.evaluation.final import evaluate_translator, print_report
+from scaleformer.evaluation.evaluate import evaluate_translator, print_report
 from scaleformer.evaluation.samples import format_samples
-from scaleformer.evaluation.scores import evaluate_documents
+from scaleformer.evaluation.saved_translations import TranslatedDocument
+from scaleformer.evaluation.scores import bleu_report
 from scaleformer.evaluation.translation_run import results_folder
-from scaleformer.evaluation.translations import TranslatedDocument
 from scaleformer.text.documents import Document
 from scaleformer.translation.request import Request
 from scaleformer.translation.translator import Translator
@@ -26,7 +26,7 @@ def test_the_table_has_every_score_and_signature():
         TranslatedDocument("a/1", (), ["one two three four"], ["one two three five"]),
         TranslatedDocument("b/1", (), ["one", "two"], ["one"], finished=False),
     ]
-    report = evaluate_documents(documents)
+    report = bleu_report(documents)
     out = io.StringIO()
     print_report(report, Console(file=out, width=100), "title")
     text = out.getvalue()
@@ -42,7 +42,7 @@ def test_the_table_has_every_score_and_signature():
 def test_brackets_in_ids_are_shown_verbatim():
     documents = [TranslatedDocument(id, (), ["one two"], ["one two"]) for id in ("[red]a/1", "[/b]/1", ":x:/1")]
     out = io.StringIO()
-    print_report(evaluate_documents(documents), Console(file=out, width=100), "[/]: 3 documents")
+    print_report(bleu_report(documents), Console(file=out, width=100), "[/]: 3 documents")
     assert out.getvalue().startswith("[/]: 3 documents")
     for name in ("[red]a", "[", ":x:"):
         assert f"d-BLEU of {name} " in out.getvalue()
@@ -100,7 +100,7 @@ def test_an_evaluation_saves_the_inputs_of_its_scores(mode, tmp_path, capsys):
 
 
 def test_nothing_is_translated_without_an_output(tmp_path, monkeypatch):
-    monkeypatch.setattr("scaleformer.evaluation.final.translate_and_score", None)
+    monkeypatch.setattr("scaleformer.evaluation.evaluate.translate_and_score", None)
     (tmp_path / "file").write_text("kept")
     translator = Translator.load(make_run(tmp_path / "run"), "cpu")
     with pytest.raises(FileExistsError, match="file"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scaleformer.evaluation.translations import lines_of, origin, read_translations, same_documents
+from scaleformer.evaluation.saved_translations import lines_of, origin, read_translations, same_documents
 from scaleformer.system.errors import DataError
 from tests.commands.calls import error_line, run_command
 from tests.results import TRANSLATIONS, bleu, make_results
