@@ -40,7 +40,7 @@ PACKAGE: dict[str, Any] = {
 EXPORTED = ("model.safetensors", "config.yaml", "source.model", "target.model")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LoadedModel:
     """A model ready to translate, with its tokenizers and the configuration of its run.
 

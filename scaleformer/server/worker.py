@@ -229,7 +229,7 @@ class Worker:
             alignments = None
             if settings.align:  # in this thread: the attention of the model gives its weights meanwhile
                 tag = self._translator.tag_tokens(settings.tag)
-                [alignments] = align_words(self._translator.loaded, [rest[0].segments], [translation], tag)
+                [alignments] = align_words(self._translator, [rest[0].segments], [translation], tag)
             job = rest.popleft()
             self._count(job, translation)
             job.ticket.ended = time.monotonic()

@@ -31,8 +31,8 @@ Precision = Literal["fp32", "int8"]
 NOBODY = Listener()
 
 
-class Translator:
-    """Translates documents, each a list of segments, with a trained model.
+class Translator(LoadedModel):
+    """A trained model that translates documents, each a list of segments.
 
     loaded: the model, or the path of a run, checkpoint or exported model, as for `load`.
     decoding: the default settings; None for those of the model's run.
@@ -45,17 +45,7 @@ class Translator:
     ) -> None:
         if isinstance(loaded, (str, Path)):
             loaded = load_model(loaded, resolve_device(None))
-        self.loaded = loaded
-        self.model = loaded.model
-        self.source_tokenizer = loaded.source_tokenizer
-        self.target_tokenizer = loaded.target_tokenizer
-        self.config = loaded.config
-        self.sha256 = loaded.sha256
-        self.path = loaded.path
-        self.longest_segment = loaded.longest_segment
-        self.parent = loaded.parent
-        self.segmentation = loaded.segmentation
-        self.device = loaded.device
+        super().__init__(**vars(loaded))
         self.decoding = decoding or from_mapping(DecodingConfig, self.config.get("decoding") or {}, "decoding")
         self.tag = tag
         if tag is not None:
@@ -100,7 +90,7 @@ class Translator:
 
     def tag_tokens(self, tag: str | None = None) -> list[int]:
         """`LoadedModel.tag_tokens` of a tag, by default of the translator's own."""
-        return self.loaded.tag_tokens(self.tag if tag is None else tag)
+        return super().tag_tokens(self.tag if tag is None else tag)
 
     def translate(self, documents: Sequence[Sequence[str]], **settings: Any) -> list[list[str]]:
         """The best translation of each document, in order; a document is a list of segments.
@@ -158,16 +148,16 @@ class Translator:
         translation, and terms that could not be placed. Raises ValueError for a tag that the model does not know or
         wants, if the model gives NaN, and as `translate_twice`.
         """
-        tag, tokenizer = self.tag_tokens(request.tag), self.loaded.source_tokenizer
-        warn_of_long(request, tokenizer, self.loaded.longest_segment)
+        tag, tokenizer = self.tag_tokens(request.tag), self.source_tokenizer
+        warn_of_long(request, tokenizer, self.longest_segment)
         groups = [pieces_of(request, n, tokenizer, len(tag)) for n in range(len(begun), len(request.documents))]
         pieces = [piece for group in groups for piece in group]
         streams = None
         if listener.segments is not None:
             sizes = [[len(piece.segments) for piece in group] for group in groups]
             final = request.decoding.match_segments and not any(request.required)  # what a search writes
-            streams = SegmentStreams(sizes, len(begun), self.loaded.target_tokenizer, final, listener.segments)
-        translator = PieceTranslator(self.loaded, request.decoding, tag)
+            streams = SegmentStreams(sizes, len(begun), self.target_tokenizer, final, listener.segments)
+        translator = PieceTranslator(self, request.decoding, tag)
         how = listener.progress, sum(translation.source_tokens for translation in begun), streams
         twice = request.mode == "two-pass"
         parts = translate_twice(translator, groups, *how) if twice else translator.translate(pieces, *how)
@@ -188,4 +178,4 @@ class Translator:
     def align(self, documents: Sequence[Sequence[str]], translations: Sequence[Sequence[str]]) -> list[list[Links]]:
         """Word alignments of each segment of documents and their translations (`align_words`)."""
         made = [Translation((DocumentHypothesis(tuple(one), 0.0, 0.0, True),), len(one), 0) for one in translations]
-        return align_words(self.loaded, documents, made, self.tag_tokens())
+        return align_words(self, documents, made, self.tag_tokens())

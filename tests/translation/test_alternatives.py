@@ -24,7 +24,7 @@ def test_alternatives_are_those_of_a_search_with_the_rest_fixed(translator):
     told = [ForcedTexts({1: "fest"}), ForcedTexts(), ForcedTexts({}, {2: "e"})]
     fixed, begin = [one.fixed for one in told], [one.begin for one in told]
     translations = translator.translate_documents(translator.request(SOURCES, config, fixed=fixed, begin=begin))
-    found = find_alternatives(PieceTranslator(translator.loaded, config), SOURCES, translations, told, 3)
+    found = find_alternatives(PieceTranslator(translator, config), SOURCES, translations, told, 3)
     assert [len(segments) for segments in found] == [2, 1, 3]
     assert found[0][1] == [Alternative("fest", translations[0].hypotheses[0].log_probability)]
     assert all(alternative.text.startswith("e") for alternative in found[2][2])

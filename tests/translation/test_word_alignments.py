@@ -100,7 +100,7 @@ def test_documents_in_runs_or_whole_have_a_list_a_segment(translator: Translator
 def test_what_is_translated_together_is_counted_on(translator: Translator) -> None:
     hypothesis = DocumentHypothesis(("eine katze sieht baum", "", ""), 0.0, 0.0, True, (1,))
     source = ["a cat", "sees a tree", "x"]
-    [[links, shared, empty]] = align_words(translator.loaded, [source], [Translation((hypothesis,), 3, 9)])
+    [[links, shared, empty]] = align_words(translator, [source], [Translation((hypothesis,), 3, 9)])
     assert [target for _, target in links] == [0, 1, 2, 3]
     assert {source for source, _ in links} <= set(range(5))
     assert (shared, empty) == ((), ())
@@ -109,8 +109,8 @@ def test_what_is_translated_together_is_counted_on(translator: Translator) -> No
 def test_the_tag_of_the_translation_precedes_the_source(translator: Translator) -> None:
     source = tokenizer().encode_segments(["a cat"])
     unit = Unit(["a cat"], source, tokenizer().encode_segments(["eine katze"]), "eine katze")
-    [found] = attention_of(translator.loaded, [unit], [9])
-    [expected] = attention_of(translator.loaded, [unit._replace(source=[9, *source])], [])
+    [found] = attention_of(translator, [unit], [9])
+    [expected] = attention_of(translator, [unit._replace(source=[9, *source])], [])
     assert np.array_equal(found, expected[:, 1:])
 
 
@@ -122,7 +122,7 @@ def test_an_ensemble_of_one_model_twice_aligns_as_it_does(run: Path, translator:
 def test_other_numbers_of_segments_are_one_line(translator: Translator) -> None:
     hypothesis = DocumentHypothesis(("x",), 0.0, 0.0, True)
     with pytest.raises(ValueError, match="align: segment count differs: source 2, translation 1: set"):
-        align_words(translator.loaded, [["a", "b"]], [Translation((hypothesis,), 2, 9)])
+        align_words(translator, [["a", "b"]], [Translation((hypothesis,), 2, 9)])
 
 
 def test_alignments_are_written_a_line_a_segment(tmp_path: Path) -> None:

@@ -91,10 +91,10 @@ def translate_lines(setup: Setup, task: LinesTask) -> None:
     source = read_documents(task.source, task.format, task.boundaries, task.ids)
     print(f"{task.source.name}: {source.counts()}", file=sys.stderr)
     request = setup.request(source.documents)
-    pieces = PieceTranslator(translator.loaded, request.decoding, translator.tag_tokens())
+    pieces = PieceTranslator(translator, request.decoding, translator.tag_tokens())
 
     def align(part: slice, translations: Sequence[Translation]) -> list[list[Links]]:
-        return align_words(pieces.loaded, request.documents[part], translations, pieces.tag)
+        return align_words(translator, request.documents[part], translations, pieces.tag)
 
     def additions(translations: Sequence[Translation], first: int = 0) -> dict[str, Any]:
         """The alternatives and alignments that JSON Lines should have beside these translations."""
