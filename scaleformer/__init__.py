@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scaleformer.decoding.config import DecodingConfig
+    from scaleformer.translation.request import Listener, Request
     from scaleformer.translation.translations import DocumentHypothesis, Translation
     from scaleformer.translation.translator import Translator
 
@@ -15,7 +16,7 @@ try:
 except PackageNotFoundError:  # the source tree on a path, not installed
     __version__ = "unknown"
 
-__all__ = ["DecodingConfig", "DocumentHypothesis", "Translation", "Translator", "__version__"]
+__all__ = ["DecodingConfig", "DocumentHypothesis", "Listener", "Request", "Translation", "Translator", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

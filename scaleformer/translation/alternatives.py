@@ -1,4 +1,4 @@
-"""Alternative translations of each segment, with the rest of the document fixed."""
+"""Other translations of each segment of a document, with the rest of the translation fixed."""
 
 from __future__ import annotations
 
@@ -33,11 +33,13 @@ def find_alternatives(
     count: int,
     progress: Progress | None = None,
 ) -> list[list[list[Alternative]]]:
-    """Up to `count` translations of each segment of each document, the best first, from a beam of at least that width
-    with all other segments of the best translation fixed. Segments fixed by `forced` have no alternatives.
+    """Up to `count` translations of each segment of each document, the best first.
 
-    Each segment costs as much as its whole document with that beam, so the time grows with the square of the number of
-    segments. The fixed text is tokenized again.
+    forced  of each document, as it was translated: a segment fixed there has no other translation
+
+    Each comes from a beam of at least that width, with all other segments of the best translation fixed; these are
+    tokenized again. Each segment costs as much as its whole document, so the time grows with the square of the number
+    of segments.
     """
     width = max(count, translator.config.beam_size)
     config = replace(alternatives_config(translator.config), strategy="beam", beam_size=width, n_best=count)

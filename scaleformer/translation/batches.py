@@ -35,10 +35,13 @@ HELD = 1.75
 
 
 def make_batches(lengths: Mapping[int, int], config: DecodingConfig) -> list[list[int]]:
-    """Places of documents, so many that places * longest * rows a document is in batch_tokens.
+    """The places of documents in batches of like length: documents * longest source * rows a document is at most
+    batch_tokens, or a document is alone.
 
-    Of like length, but in windows of a few batches, by the first place: so that documents finish about in order.
-    The longest batch is not the first one: what it needs of memory shows when it comes.
+    lengths  source tokens, by the places of documents
+
+    Documents are sorted within windows of a few batches, so that they finish about in order. The batch that needs the
+    most memory may come late.
     """
     batches: list[list[int]] = []
     for window in runs(lengths.items(), WINDOW * config.batch_tokens // config.rows):
@@ -48,17 +51,17 @@ def make_batches(lengths: Mapping[int, int], config: DecodingConfig) -> list[lis
 
 
 def token_budget(lengths: Mapping[int, int], budget: int) -> Iterator[list[int]]:
-    """Places in batches, the longest first, so that number * longest is in the budget, or one alone."""
+    """Places in batches, the longest first: places * greatest length is within the budget, or a place is alone."""
     return pack_padded(sorted(((n, (length,)) for n, length in lengths.items()), key=lambda one: -one[1][0]), budget)
 
 
 def runs(lengths: Iterable[tuple[T, int]], most: int) -> Iterator[list[T]]:
-    """What has these lengths, in runs of at most so much together, or of one."""
+    """Things with these lengths in consecutive runs whose lengths sum to at most `most`; a longer thing is alone."""
     return pack(lengths, operator.add, lambda size, _: size <= most)
 
 
 def pad(sources: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """source, mask and segments (B, S) as `scaleformer.batch.Batch` has them."""
+    """source, mask and segments, each (B, S), of a batch of source tokens, as `scaleformer.batch.Batch` has them."""
     length = max(len(tokens) for tokens in sources)
     source = torch.tensor([[*tokens, *[PAD] * (length - len(tokens))] for tokens in sources])
     mask = torch.arange(length) < torch.tensor([len(tokens) for tokens in sources])[:, None]

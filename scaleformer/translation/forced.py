@@ -1,4 +1,4 @@
-"""Parts of a translation given in advance: fixed segments, and beginnings of others."""
+"""Texts that a translation is forced to have: those of fixed segments, and the beginnings of others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Texts = Mapping[int, str]
 
 @dataclass(frozen=True)
 class ForcedTexts:
-    """Given texts of one document, by source segment number from 0.
+    """The forced texts of one document, by the numbers of source segments from 0.
 
     fixed  whole translations of segments, returned unchanged; later segments have them as context
     begin  beginnings of translations, which the model continues
@@ -30,19 +30,19 @@ class ForcedTexts:
         return bool(self.fixed or self.begin)
 
     def part(self, first: int, stop: int) -> ForcedTexts:
-        """The part for the segments first to stop, renumbered from 0."""
+        """Those of the segments from `first` up to `stop`, renumbered from 0."""
         fixed, begin = ({n - first: text for n, text in side.items() if first <= n < stop} for side in self._sides())
         return ForcedTexts(fixed, begin)
 
     def tokens(self, tokenizer: Tokenizer) -> dict[int, list[int]]:
-        """The tokens of each given segment, for `decode`: fixed ones end with `<sep>`."""
+        """The tokens of each text, as `decode` takes them: those of fixed segments end with `<sep>`."""
         numbers = [*self.fixed, *self.begin]
         encoded = tokenizer.encode_batch([*self.fixed.values(), *self.begin.values()])
         forced = {n: [*words, SEP] if n in self.fixed else words for n, words in zip(numbers, encoded, strict=True)}
         return {n: tokens for n, tokens in forced.items() if tokens}
 
     def restore(self, segments: Sequence[str], tokenizer: Tokenizer) -> list[str]:
-        """A translation with the given texts restored verbatim, since the tokenizer may normalize them."""
+        """The segments of a translation with the forced texts as they were given, which the tokenizer may normalize."""
         restored = list(segments)
         for n, text in enumerate(segments):
             if n in self.fixed:
@@ -52,7 +52,7 @@ class ForcedTexts:
         return restored
 
     def fault(self, segments: int) -> str | None:
-        """The error for a document with this many segments, None if there is none."""
+        """What is wrong with the texts for a document of so many segments; None if nothing is."""
         for name, side in zip(("fixed", "begin"), self._sides(), strict=True):
             for n, text in side.items():
                 if not isinstance(n, int) or not 0 <= n < segments:
@@ -70,7 +70,8 @@ class ForcedTexts:
 
 
 def force(fixed: Sequence[Texts] | None, begin: Sequence[Texts] | None, count: int) -> list[ForcedTexts]:
-    """`ForcedTexts` of so many documents, from the two sides; None for nothing. Raises ValueError for other numbers."""
+    """The forced texts of `count` documents from their fixed segments and beginnings, either None for nothing. Raises
+    ValueError for another number of entries."""
     for name, side in (("fixed", fixed), ("begin", begin)):
         if side is not None and len(side) != count:
             raise ValueError(f"{name} has {len(side)} entries for {count} documents: wanted one for each")

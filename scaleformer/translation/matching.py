@@ -11,9 +11,13 @@ from scaleformer.vocabulary import SEP, steps_of
 
 
 def by_source(written: Sequence[tuple[str, int]]) -> tuple[list[str], list[int]]:
-    """The segments of a translation, one for each source segment, and the places of those that are empty because the
-    one before them translates theirs, too. written: of each target segment its text and the source segments that it
-    consumes; texts of one source segment are joined by a space."""
+    """Assign target segments to source segments.
+
+    written  the text of each target segment, and the number of source segments that it consumes
+
+    Returns the text for each source segment, and the places of those whose text is empty because the one before
+    translates them, too. Several target segments for one source segment are joined by a space.
+    """
     segments: list[str] = []
     shared: list[int] = []
     texts: list[str] = []
@@ -33,12 +37,12 @@ def cut_segments(
     forced: Mapping[int, Sequence[int]],
     config: DecodingConfig,
 ) -> tuple[int, ...]:
-    """The source segments whose translation has as many tokens as the length limit allows, and those without any, in a
-    translation that a limit has cut.
+    """The source segments that a translation lacks or has in part, after a length limit ended it: those whose
+    translation has as many tokens as the limit allows, and those without any.
 
     source   tokens of the document, `<sep>` after each segment
-    written  those of its translation, without `</s>`
-    forced     the tokens with which translations begin, as in `search.decode`
+    written  tokens of its translation, without `</s>`
+    forced   the tokens with which the translations of source segments begin, as in `search.decode`
     """
     ends = [place for place, token in enumerate(source) if token == SEP]
     sizes = torch.tensor(ends, dtype=torch.long).diff(prepend=torch.tensor([-1])) - 1

@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 def warn_of_cut(request: Request, translations: Sequence[Translation]) -> None:
-    """Name the documents that hit the length limit."""
+    """Log the documents that the length limit cut."""
     cut = [request.name(n) for n, translation in enumerate(translations) if not translation.finished]
     segments = sum(len(translation.cut) for translation in translations)
     if cut:
@@ -27,7 +27,7 @@ def warn_of_cut(request: Request, translations: Sequence[Translation]) -> None:
 
 
 def warn_of_empty(request: Request, translations: Sequence[Translation]) -> None:
-    """Name the segments with text but an empty translation."""
+    """Log the segments with text but an empty translation."""
     empty = [
         request.place(n, i)
         for n, (segments, translation) in enumerate(zip(request.documents, translations, strict=True))
@@ -38,7 +38,7 @@ def warn_of_empty(request: Request, translations: Sequence[Translation]) -> None
 
 
 def warn_of_long(request: Request, tokenizer: Tokenizer, longest: int | None) -> None:
-    """Name the segments with more tokens than the longest in training, `<sep>` and `</s>` included."""
+    """Log the segments longer than `longest`, the longest in training; None: unknown, nothing is logged."""
     long = [
         f"{request.place(n, i)} ({len(tokens) + 2:,})"
         for n, segments in enumerate(() if longest is None else request.documents)

@@ -24,11 +24,11 @@ from scaleformer.vocabulary import EOS
 
 
 class Piece(NamedTuple):
-    """Segments that are translated at once: a document, a part of one, or one segment.
+    """Segments that are translated at once: a document, consecutive segments of one, or a single segment.
 
-    name    seeds their samples
-    forced  texts that their translation has to have
-    terms   those that it has to use
+    name    seeds its samples
+    forced  texts that its translation has to have
+    terms   those that its translation has to use
     """
 
     segments: Sequence[str]
@@ -44,8 +44,10 @@ def cut_pieces(segments: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -
 
 
 def pieces_of(request: Request, document: int, tokenizer: Tokenizer, tag: int) -> list[Piece]:
-    """What is translated at once of a document: all of it, each segment, or runs of segments of at most
-    `request.max_tokens` with the tokens of the tag, of which there are `tag`."""
+    """The pieces of a document, given by its number, as mode and max_tokens of the request ask.
+
+    tag  how many tokens the tag takes in each piece
+    """
     segments = request.documents[document]
     if request.by_segment:
         parts = [[segment] for segment in segments]
@@ -64,7 +66,11 @@ def pieces_of(request: Request, document: int, tokenizer: Tokenizer, tag: int) -
 
 @dataclass(frozen=True)
 class PieceTranslator:
-    """A model with the settings of its search, and the tokens of the tag, which precede every source."""
+    """Translates pieces with a model.
+
+    config  the settings of the search
+    tag     tokens that precede the source of every piece
+    """
 
     loaded: LoadedModel
     config: DecodingConfig
@@ -77,11 +83,14 @@ class PieceTranslator:
         done: int = 0,
         streams: SegmentStreams | None = None,
     ) -> Iterator[Translation]:
-        """The translations of pieces in their order, made in batches of like length.
+        """The translations of pieces, in their order, each as soon as it and all before it are finished. Pieces of like
+        length are decoded together. One without text or forced texts is not decoded; its segments stay empty.
 
-        progress  called with the share of source tokens translated, `done` earlier ones included, and the number of
-                  target tokens written
+        progress  called with the share of source tokens translated, of `done` earlier ones and all of these, and with
+                  the number of target tokens written
         streams   reports segments as soon as they are final
+
+        Raises ValueError as `decode`, and for a piece that needs more than `config.memory_limit`.
         """
         loaded, config = self.loaded, self.config
         sources = {
@@ -120,11 +129,12 @@ class PieceTranslator:
                 following += 1
 
     def source_tokens(self, segments: Sequence[str]) -> list[int]:
-        """The tag, the segments, each with its `<sep>`, and `</s>`."""
+        """The source tokens of a piece: the tag, its segments, each with `<sep>`, and `</s>`."""
         return [*self.tag, *self.loaded.source_tokenizer.encode_segments(segments), EOS]
 
     def text(self, found: Hypothesis, forced: ForcedTexts, source: Sequence[int] = ()) -> DocumentHypothesis:
-        """What the search has found as texts; without the source tokens, it does not say which segments were cut."""
+        """A hypothesis of a piece as texts, the forced ones among them. The source tokens are needed to know which
+        segments the length limit cut."""
         target, match = self.loaded.target_tokenizer, self.config.match_segments
         cut: tuple[int, ...] = ()
         if source and match and not found.finished:
@@ -137,7 +147,7 @@ class PieceTranslator:
         )
 
     def _batches(self, sources: Mapping[int, Sequence[int]], forced: bool, tell: bool) -> list[list[int]]:
-        """By `memory_limit`, where that is set, else by `batch_tokens`; tell: on stderr, the estimate."""
+        """The places of sources in batches, by memory_limit or else by batch_tokens; tell: print the estimate."""
         limit = self.config.memory_limit_bytes
         if limit is None or not sources:
             return make_batches({place: len(tokens) for place, tokens in sources.items()}, self.config)

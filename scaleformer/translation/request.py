@@ -1,4 +1,4 @@
-"""What to translate, and how; and what is called meanwhile."""
+"""What to translate and how, and the functions to call meanwhile."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ class Request:
 
     @property
     def by_segment(self) -> bool:
-        """Whether each segment is translated separately."""
+        """Whether each segment is translated by itself, at least at first."""
         return self.mode != "document"
 
     @property
     def whole(self) -> bool:
-        """Whether documents are translated at once."""
+        """Whether each document is translated at once, in one piece."""
         return not self.by_segment and self.max_tokens is None
 
     @cached_property

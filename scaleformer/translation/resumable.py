@@ -34,10 +34,13 @@ def resumable_translations(
         with resumable_translations(translator, request, folder / "bleu-test.part") as translations:
             ...  # write the results
 
-    path is a JSON Lines file: the conditions of the call, then the translations in document order, each saved as soon
-    as it and all before it are finished. Documents that finished out of order are translated again. The file is removed
-    when the block ends without an exception, and kept after an exception or a kill: the next call with the same model
-    and request resumes after the last saved document. A file from a different call is overwritten, with a warning.
+    path         a JSON Lines file: the conditions of the call, then the translations in document order, each saved as
+                 soon as it and all before it are finished. Documents that finished out of order are translated again
+    description  of the bar
+
+    The file is removed when the block ends without an exception, and kept after an exception or a kill: the next call
+    with the same model and request resumes after the last saved document. A file from a different call is overwritten,
+    with a warning.
 
     The result equals that of an uninterrupted call. Raises the errors of `translate_documents`, OSError if path cannot
     be written, ValueError if another process is writing it.

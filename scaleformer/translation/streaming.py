@@ -1,4 +1,4 @@
-"""Segments of documents during decoding, across pieces and batches."""
+"""Reports the segments of documents while they are decoded in pieces and batches."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from scaleformer.vocabulary import EOS, steps_of
 
 
 class SegmentStreams:
-    """Reports each segment as soon as it is final: `tell(document, first segment, texts)` returns whether to continue
-    the document.
+    """Reports each segment as soon as it is final.
 
-    sizes   segments of each piece of each document, in decoding order; first: the number of the first document
-    match   whether translations have the segments of their source. Otherwise texts can be assigned only at the end, and
-            none is reported; nor are those of a search with several rows per document, whose tokens are not final.
+    sizes   numbers of segments of each piece, by document; first: the number of the first of these documents
+    match   whether target segments belong to source segments. If not, no text is reported; nor is any of a search with
+            several rows per document, whose tokens are final only at the end
+    tell    called with a document, the place of the first newly final segment and the texts; returns whether to go on
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class SegmentStreams:
         self._tokenizer, self._match, self._tell = tokenizer, match, tell
 
     def of(self, pieces: Sequence[int], first: int = 0) -> Watch:
-        """The `watch` of a batch of these pieces, numbered from the piece `first`."""
+        """The `watch` of `decode` for a batch of pieces, by their numbers counted from the piece `first`."""
         pieces = [first + piece for piece in pieces]
         waiting: list[list[int]] = [[] for _ in pieces]  # tokens of the current segment
         following = [self._places[piece][1] for piece in pieces]

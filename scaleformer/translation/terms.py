@@ -1,4 +1,4 @@
-"""Terms in translations: which ones each segment needs, and which are missing."""
+"""Which terms the segments of a translation require, and which of these it lacks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from scaleformer.translation.translations import DocumentHypothesis, Translation
 
 
 class Required(NamedTuple):
-    """The terms that one target segment needs: those of its source segments, `first` to `stop`.
+    """The terms that the target segment at `first` requires: those in the source segments from `first` up to `stop`,
+    which it translates.
 
     wanted  how often each target form must occur
     """
@@ -39,8 +40,8 @@ class TermCount(NamedTuple):
 
 
 def requirements(segments: Sequence[str], hypothesis: DocumentHypothesis, terms: Sequence[Term]) -> list[Required]:
-    """The terms of each target segment whose source has some. Segments merged with the one before them count
-    there."""
+    """What each segment of a translation requires, where its source has terms. The terms of a segment that is merged
+    with the one before (`DocumentHypothesis.shared`) are required there."""
     if not terms:
         return []
     found = [Counter(_named(match.term, terms) for match in find_terms(segment, terms)) for segment in segments]
@@ -57,18 +58,18 @@ def requirements(segments: Sequence[str], hypothesis: DocumentHypothesis, terms:
 
 
 def _named(term: Term, terms: Sequence[Term]) -> Term:
-    """One term for all with the same target form."""
+    """The first term with the same target form, under which all of them are counted."""
     return next(one for one in terms if one.target == term.target)
 
 
 def missing_from(text: str, wanted: Counter[Term]) -> Counter[Term]:
-    """How often each target form is missing in a translation."""
+    """How often each target form is missing in a text, by term; only of those that are."""
     there = {term: len(term.target_pattern.findall(text)) for term in wanted}
     return Counter({term: count - there[term] for term, count in wanted.items() if count > there[term]})
 
 
 def count_terms(request: Request, translations: Sequence[Translation]) -> TermCount:
-    """Count the terms of all documents in their translations."""
+    """Count what all documents of a request require, and what their translations lack."""
     wanted = missing = 0
     where = []
     each = zip(request.documents, translations, request.required, strict=True)
@@ -82,14 +83,16 @@ def count_terms(request: Request, translations: Sequence[Translation]) -> TermCo
 
 
 def warn_of_terms(count: TermCount) -> None:
-    """Name the segments in which a term could not be placed."""
+    """Log the segments in which a term could not be placed."""
     if count.missing:
         log.warning("%d of %d terms could not be placed: %s", count.missing, count.wanted, some_of(count.where))
 
 
 def report_terms(request: Request, translations: Sequence[Translation], markers: bool) -> None:
-    """Report the terms of the documents on stderr, if they have any; markers: whether the vocabulary has those of
-    annotated sources."""
+    """Print on stderr how many terms the documents have and how many their translations lack, if they have any.
+
+    markers: whether the vocabulary has the pieces that annotate sources (`Tokenizer.has_terms`)
+    """
     if any(request.required):
         how = "" if markers else "; the vocabulary has no term markers: search alone"
         print(f"{count_terms(request, translations)}{how}", file=sys.stderr)

@@ -29,8 +29,8 @@ class Masked(NamedTuple):
 
 
 class TranslationMemory:
-    """Translations by source segment; white space is ignored in the comparison. The most frequent translation
-    wins, and the first of equally frequent ones."""
+    """Earlier translations by source segment, both with their spans and with placeholders for them. White space is
+    ignored in the comparison. The most frequent translation wins, and the first of equally frequent ones."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
         self._texts: dict[str, Counter[str]] = defaultdict(Counter)

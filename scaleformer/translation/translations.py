@@ -10,10 +10,13 @@ from scaleformer.decoding.config import Mode
 
 @dataclass(frozen=True)
 class DocumentHypothesis:
-    """One translation of a document; log_probability, score and finished as in `search.Hypothesis`.
+    """One translation of a document.
 
-    shared  places of segments that are empty because they were merged into the translation of the one before
-    cut     places of source segments whose translation the length limit ended; () where segments are not matched
+    segments  one text for each source segment; without match_segments, one for each segment that was written
+    shared    places of segments that are empty because the one before translates them, too
+    cut       places of source segments whose translation the length limit ended; () without match_segments
+
+    log_probability, score and finished are as in `search.Hypothesis`.
     """
 
     segments: tuple[str, ...]
@@ -57,7 +60,8 @@ def nothing(segments: int) -> Translation:
 
 
 def join(parts: list[Translation], mode: Mode) -> Translation:
-    """Join the translations of a document's pieces and sum their numbers; by segment each part is one segment."""
+    """The translation of a document from those of its pieces, whose numbers are added. Unless mode is "document", each
+    piece is one segment."""
     best = [part.hypotheses[0] for part in parts]
     if mode != "document":
         segments = tuple(" ".join(h.segments) for h in best)

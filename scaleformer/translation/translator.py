@@ -34,9 +34,10 @@ NOBODY = Listener()
 class Translator(LoadedModel):
     """A trained model that translates documents, each a list of segments.
 
-    loaded: the model, or the path of a run, checkpoint or exported model, as for `load`.
-    decoding: the default settings; None for those of the model's run.
-    tag: the default tag.
+    loaded    the model, or the path of a run, checkpoint or exported model, as for `load`
+    decoding  the default settings of the search; None for those of the model's run
+    tag       the default tag, the target language of a model trained with tags
+
     Raises ValueError for an unknown tag, and if the run has unknown settings.
     """
 
@@ -57,7 +58,7 @@ class Translator(LoadedModel):
 
     @property
     def precision(self) -> Precision:
-        """That of the weights."""
+        """The precision of the weights."""
         return "int8" if any(getattr(model, "output_int8", None) for model in self.model.modules()) else "fp32"
 
     @classmethod
@@ -95,7 +96,8 @@ class Translator(LoadedModel):
     def translate(self, documents: Sequence[Sequence[str]], **settings: Any) -> list[list[str]]:
         """The best translation of each document, in order; a document is a list of segments.
 
-        settings  as in `request`: beam_size=1, match_segments=False, mode="segment" ...
+        settings  as in `request`: mode, max_tokens, tag, fixed, begin, terms, and settings of the search (beam_size=1,
+                  match_segments=False ...)
 
         A document without text (no segments, or only blank ones) gives empty segments, without using the model. The
         segment count equals the source's unless match_segments=False. Logs a warning for documents that hit the length
@@ -142,7 +144,8 @@ class Translator(LoadedModel):
     ) -> list[Translation]:
         """All hypotheses (n_best per document) of each document, with their scores.
 
-        begun  existing translations of the first documents, which are not translated again
+        listener  functions to call meanwhile
+        begun     existing translations of the first documents, which are not translated again
 
         Logs a warning for documents that hit the length limit, segments longer than any in training or with an empty
         translation, and terms that could not be placed. Raises ValueError for a tag that the model does not know or

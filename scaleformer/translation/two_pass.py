@@ -1,8 +1,8 @@
-"""Documents translated twice, their segments beside each other: the number of steps is that of the longest segment.
+"""Translation in two passes, each of which decodes the segments of a document beside each other.
 
-The first pass translates each segment by itself. The second translates each once more after the first pass's
-translation of all that stands before it, as if the model had just written that: near segments whole, and what recall
-keeps of the rest.
+The first pass translates each segment by itself. The second translates each again, as if the model had just written the
+first translations of all segments before it. So a document takes as many steps as its longest segment, twice, in place
+of a step for each of its tokens.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ CONTEXT = 4  # segments before one that count where batches are made; the model'
 
 
 class _State(NamedTuple):
-    """inner: of the model; numbers (rows,) long, of the segments that the rows write; first: of no token yet."""
+    """inner: the state of the model; numbers (rows,) long: of the segment that each row writes; first: whether no token
+    is written yet."""
 
     inner: DecoderState
     numbers: Tensor
@@ -39,12 +40,12 @@ class _State(NamedTuple):
 
 
 class FirstPass:
-    """A document and its first translation, as the second pass reads them.
+    """A document and its first translation, read by the model once for all segments of the second pass.
 
-    source    its tokens, with the tag and `</s>`
-    target    tokens of each segment's translation, without `<sep>`
+    source  tokens of the document, with the tag, `<sep>` after each segment, and `</s>`
+    target  tokens of the translation of each segment, without `<sep>`
 
-    Raises ValueError as `Transformer.read_target`.
+    Raises ValueError as `Transformer.read_target`, for a model that cannot read a target at once.
     """
 
     def __init__(self, model: Transformer, source: Sequence[int], target: Sequence[Sequence[int]]) -> None:
@@ -56,13 +57,14 @@ class FirstPass:
         self.inputs = model.read_target(self.encoded, tokens, self.segments)
 
     def states(self, numbers: Tensor) -> DecoderState:
-        """Before the segments of these numbers (n,)."""
+        """The states before the segments of these numbers (n,), a row each."""
         starts = torch.searchsorted(self.segments[0], numbers)
         return self.model.states_before(self.encoded, self.inputs, self.segments, starts)
 
 
 class InContext:
-    """Segments of one document, by their numbers, as so many sources to `decode`: each after those before it."""
+    """A model for `decode` (`DecodableModel`) whose sources are segments of one document, given by their numbers: each
+    row continues the first translations of the segments before its own."""
 
     def __init__(self, first: FirstPass, numbers: Sequence[int]) -> None:
         self.first, self.model = first, first.model
@@ -70,7 +72,7 @@ class InContext:
         self.numbers = torch.tensor(numbers, device=first.segments.device)
 
     def encode(self, source: Tensor, source_mask: Tensor, source_segments: Tensor) -> None:
-        """Nothing: the document is encoded."""
+        """Nothing: the document is encoded already."""
 
     def init_state(self, encoded: None, beams: int) -> _State:
         numbers = self.numbers.repeat_interleave(beams)
@@ -95,11 +97,11 @@ def translate_again(
     watch: Callable[[Sequence[int]], Watch] | None,
     progress: Callable[[int, float], None],
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
-    """The second pass of one document: the number of each segment that has text, in any order, and what `decode` has
-    of it.
+    """The second pass of one document. Yields the number of each segment with text, in any order, and its hypotheses.
 
-    document  pieces of one segment each; first: their translations by themselves
-    watch     the watcher of a batch of segments, by their numbers
+    document  a piece for each segment; first: the translation of each by itself
+    watch     makes the `watch` of `decode` for a batch of segments, given by their numbers
+    progress  as in `decode`
     """
     loaded, config = pieces.loaded, pieces.config
     encode = loaded.source_tokenizer.encode_segments
@@ -129,9 +131,10 @@ def translate_twice(
     done: int,
     streams: SegmentStreams | None,
 ) -> Iterator[Translation]:
-    """As `PieceTranslator.translate`, of documents of pieces of one segment: first by themselves, then in context.
+    """`PieceTranslator.translate` in two passes, of documents whose pieces are single segments.
 
-    Raises ValueError without match_segments, for an ensemble, and as `Transformer.read_target`.
+    The first half of the progress is the first pass; streams report the second. Raises ValueError without
+    match_segments, with a memory_limit, for an ensemble, and as `FirstPass`.
     """
     config = pieces.config
     if not config.match_segments or not isinstance(pieces.loaded.model, Transformer):

@@ -30,7 +30,11 @@ Links = tuple[tuple[int, int], ...]  # source word, target word
 
 
 class Unit(NamedTuple):
-    """Source segments and their translation; target tokens include separators."""
+    """Source segments and the target segment that translates them, which are aligned together.
+
+    source, target  their tokens, with separators
+    text            the target segment
+    """
 
     sources: Sequence[str]
     source: list[int]
@@ -44,8 +48,10 @@ def align_words(
     translations: Sequence[Translation],
     tag: Sequence[int] = (),
 ) -> list[list[Links]]:
-    """The links of each segment of each document, ordered by target word. A segment merged with the one before it has
-    none: its words continue the numbering of that one. tag: the tokens of the tag of the translations.
+    """The links of each segment of each document, ordered by target word; words count from 0 in their segment. A
+    segment merged with the one before it has none: its words continue the numbering of that one.
+
+    tag  the tokens that preceded the sources when they were translated
 
     Time and memory are linear in the document, which is read in runs of `LONGEST` tokens. Raises ValueError if segment
     counts differ, and for a model whose attention has no weights.
@@ -117,7 +123,7 @@ def _unit(loaded: LoadedModel, sources: Sequence[str], text: str) -> Unit:
 
 @torch.inference_mode()
 def attention_of(loaded: LoadedModel, units: Sequence[Unit], tag: Sequence[int]) -> Iterator[NDArray[np.float32]]:
-    """Weights (target tokens, source tokens) of each of some consecutive units."""
+    """The weights (target tokens, source tokens) of each of some consecutive units, read together after the tag."""
     source = [*tag, *(token for unit in units for token in unit.source), EOS]
     target = [*(token for unit in units for token in unit.target), EOS]
     example = Example("", np.array(source), np.array(target))
