@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from scaleformer.decoding.config import choose_decoding
 from scaleformer.system.schema import Positive, Range
-from scaleformer.translation.files.translating import Split
+from scaleformer.translation.files.documents import Split
 from scaleformer.translation.translator import Precision, Translator
 
 log = logging.getLogger(__name__)

@@ -11,17 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from scaleformer.checkpoints.run_config import trained_mode
 from scaleformer.decoding.config import MaxTokens, Mode, choose_decoding
 from scaleformer.decoding.ensemble import Average
 from scaleformer.formats.lines import Input
+from scaleformer.formats.recognition import TRANSLATED, recognise
 from scaleformer.formats.terms import read_terms
 from scaleformer.system.schema import Positive, listed
+from scaleformer.translation.files.documents import Split
 from scaleformer.translation.files.lines import Boundaries, LinesFormat
 from scaleformer.translation.files.setup import Setup
-from scaleformer.translation.files.translating import Split, are_files, translate_files
+from scaleformer.translation.files.translating import translate_files
 from scaleformer.translation.files.translating_lines import LinesTask, translate_lines
 from scaleformer.translation.translation_memory import TranslationMemory
 from scaleformer.translation.translator import Precision, Translator
@@ -60,7 +63,7 @@ class Options:
 
 
 def main(options: Options, given: Sequence[str]) -> None:
-    if isinstance(options.input, tuple) or are_files(options.input, options.format, options.split):
+    if isinstance(options.input, tuple) or _are_documents(options.input, options.format, options.split):
         for name, usual in ONLY_LINES.items():
             if (value := getattr(options, name)) != usual:
                 raise ValueError(f"{name}={value}: for lines of text and JSON Lines, not for files: leave it out")
@@ -70,6 +73,18 @@ def main(options: Options, given: Sequence[str]) -> None:
         how = options.format, options.output_format, options.boundaries, options.ids
         task = LinesTask(Input(options.input), options.output, *how, options.align, options.alternatives)
         translate_lines(_setup(options, given), task)
+
+
+def _are_documents(name: str, format: str, split: Split) -> bool:
+    """Whether an input is a folder, or a file that is more than lines."""
+    if name == "-" or format != "auto":
+        return False
+    if Path(name).is_dir():
+        return True
+    if not Path(name).is_file():  # a pipe, or missing
+        return False
+    found = recognise(Input(name).begin, name).name
+    return found in TRANSLATED and (found not in ("text", "jsonl") or (found == "text" and split != "auto"))
 
 
 def _setup(options: Options, given: Sequence[str]) -> Setup:

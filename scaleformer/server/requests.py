@@ -12,7 +12,7 @@ from scaleformer.decoding.config import DecodingConfig, Mode, Strategy
 from scaleformer.server.worker import Settings
 from scaleformer.system.schema import from_mapping, shown
 from scaleformer.text.terms import is_expression
-from scaleformer.translation.files.translating import Split
+from scaleformer.translation.files.documents import Split
 
 
 def _whole(text: str) -> str:

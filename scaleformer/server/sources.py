@@ -14,9 +14,8 @@ from pathlib import Path, PurePath
 from scaleformer.server.requests import Options, SourceDocument
 from scaleformer.server.worker import Settings
 from scaleformer.system.errors import DataError
-from scaleformer.translation.files.documents import ProseFile, open_file
+from scaleformer.translation.files.documents import ProseFile, Split, choose_file_decoding, choose_splitting, open_file
 from scaleformer.translation.files.lines import LinesFile
-from scaleformer.translation.files.translating import Split, choose_file_decoding, choose_splitting
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
 

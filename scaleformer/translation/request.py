@@ -61,15 +61,15 @@ class Request:
             values = getattr(self, name)
             if values and not isinstance(values, Mapping) and len(values) != count:
                 raise ValueError(f"{name} has {len(values)} entries for {count} documents: wanted one for each")
+        if any(self.required) and not self.decoding.match_segments:
+            raise ValueError("terms refer to source segments: set decoding.match_segments=true")
+        if any(self.required) and n_best > 1:
+            raise ValueError(f"n_best={n_best}: terms are enforced in one translation: set n_best=1")
         for number, one in enumerate(self.forced):
             if fault := one.fault(len(self.documents[number])):
                 raise ValueError(f"document {number}: {fault}")
         if any(self.forced) and not self.decoding.match_segments:
             raise ValueError("fixed and begin refer to source segments: set decoding.match_segments=true")
-        if any(self.required) and not self.decoding.match_segments:
-            raise ValueError("terms refer to source segments: set decoding.match_segments=true")
-        if any(self.required) and n_best > 1:
-            raise ValueError(f"n_best={n_best}: terms are enforced in one translation: set n_best=1")
 
     @property
     def by_segment(self) -> bool:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
+from scaleformer.checkpoints.model_file import LoadedModel
+from scaleformer.decoding.config import DecodingConfig
 from scaleformer.formats.files import read_prose
 from scaleformer.formats.lines import Input, read_content
 from scaleformer.formats.recognition import FORMATS, TRANSLATED, recognise
@@ -18,6 +22,9 @@ from scaleformer.translation.files.lines import LinesFile, read_documents
 from scaleformer.translation.files.setup import FileDocument
 from scaleformer.translation.translation_memory import Masked
 from scaleformer.translation.translations import Translation
+
+log = logging.getLogger(__name__)
+Split = Literal["auto", "sentence", "paragraph"]
 
 
 class ProseFile:
@@ -67,3 +74,28 @@ def open_file(path: Path, language: str, grain: str, split_text: bool) -> LinesF
         file = read_documents(Input(str(path)), format.name)
         return replace(file, documents=[replace(one, name=f"{path}: {one.id}") for one in file.documents])
     return ProseFile(read_content(path), str(path), format.name, language, grain)
+
+
+def choose_splitting(loaded: LoadedModel, split: Split, source_language: str | None) -> tuple[str, str]:
+    """The grain and the language of the segments: as given, or as in training. Raises ValueError."""
+    known = loaded.segmentation
+    grain = known.get("grain") or "sentence" if split == "auto" else split
+    language = source_language or known.get("source_language")
+    if language is None and grain == "sentence":
+        raise ValueError("the model does not say which language it reads: set source_language=en, or split=paragraph")
+    return ("paragraph" if grain == "none" else grain), language or ""
+
+
+def choose_file_decoding(
+    loaded: LoadedModel, config: DecodingConfig, files: Sequence[LinesFile | ProseFile]
+) -> DecodingConfig:
+    """Settings that give every segment its own translation, with its spans. Raises ValueError."""
+    if config.n_best > 1:
+        raise ValueError(f"decoding.n_best={config.n_best}: a file holds one translation: leave it out")
+    spans = sum(file.spans for file in files if isinstance(file, ProseFile))
+    if spans and not (loaded.config.get("data") or {}).get("mask_spans"):
+        log.warning(
+            "the model was trained without data.mask_spans: it may misplace the %d spans of code, links and marks",
+            spans,
+        )
+    return replace(config, match_segments=True, merge_segments=False)
