@@ -10,6 +10,7 @@ import importlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -63,7 +64,7 @@ class MarkdownFile:
         front = _FRONT_MATTER.match(self.content)
         skipped = front.end() if front else 0
         # Its lines become empty, so that later lines keep their numbers.
-        text = "\n" * len(_LINE_END.findall(self.content[:skipped])) + self.content[skipped:].replace("\ufeff", " ", 1)
+        text = "\n" * len(_LINE_END.findall(self.content[:skipped])) + re.sub(r"\A\ufeff", " ", self.content[skipped:])
         lines = [0, *(found.end() for found in _LINE_END.finditer(self.content))]
         lines += [len(self.content)] if lines[-1] < len(self.content) or len(lines) == 1 else []
         row = cursor = 0
@@ -245,9 +246,11 @@ class _Parser:
     def blocks(self, text: str, name: str) -> Iterator[tuple[Any, str, str]]:
         """Tokens of blocks with content, their form (heading | underlined | paragraph | cell | html | code), and their
         kind as in `Block`."""
-        tokens = self._markdown.parse(text, self._env)
-        if any(token.level >= _DEEPEST - 1 for token in tokens):  # the parser drops deeper levels
-            raise DataError(f"{name}: quotations or lists {_DEEPEST // 2} deep or more: nest them less")
+        tokens = None
+        with suppress(RecursionError):
+            tokens = self._markdown.parse(text, self._env)
+        if tokens is None or any(token.level >= _DEEPEST - 1 for token in tokens):  # the parser drops deeper levels
+            raise DataError(f"{name}: quotations, lists or brackets {_DEEPEST // 2} deep or more: nest them less")
         items, form = 0, "paragraph"
         for token in tokens:
             items += token.nesting * (token.tag == "li")
@@ -259,7 +262,9 @@ class _Parser:
 
     def is_alike(self, content: str, form: str, edits: Sequence[Edit]) -> bool:
         """Whether the edits leave the structure of a block unchanged (forms as in `blocks`)."""
-        return self._structure(content, form) == self._structure(splice(content, edits), form)
+        with suppress(RecursionError):
+            return self._structure(content, form) == self._structure(splice(content, edits), form)
+        return False
 
     def _structure(self, text: str, form: str) -> list[str]:
         inline = form in ("heading", "cell")

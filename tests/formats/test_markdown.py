@@ -71,6 +71,7 @@ def test_nonsense_leaves_the_structure(seed: int) -> None:
         ("a &amp; b \\* c snake\\_case &lt;x&gt;", ["a & b * c snake_case ⟨1⟩"]),
         ("<p>In <i>tags</i>.</p>\n\nText <kbd>K</kbd>", ["In ⟨1⟩tags⟨2⟩.", "Text ⟨1⟩K⟨2⟩"]),
         ("\ufeff# Title", ["Title"]),
+        ("# A\ufefftitle", ["A\ufefftitle"]),
     ],
 )
 def test_what_a_model_reads_of_markdown(text: str, wanted: list[str]) -> None:
@@ -134,7 +135,7 @@ def test_nothing_deeply_nested_is_lost() -> None:
         if depth <= 126:
             assert len(MarkdownFile(content, "a.md").blocks) == depth
         else:
-            with pytest.raises(DataError, match=r"a\.md: quotations or lists"):
+            with pytest.raises(DataError, match=r"a\.md: quotations, lists or brackets"):
                 MarkdownFile(content, "a.md")
 
 
@@ -199,7 +200,12 @@ def test_translations_that_would_begin_another_block(text: str, translation: str
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"a\nb \xff", "page.md:2: not UTF-8"), (b"a\n\n\0", "page.md:3: a null character"), (b">" * 300 + b" a", "deep")],
+    [
+        (b"a\nb \xff", "page.md:2: not UTF-8"),
+        (b"a\n\n\0", "page.md:3: a null character"),
+        (b">" * 300 + b" a", "deep"),
+        (b"[" * 100_000, "deep"),
+    ],
 )
 def test_what_is_no_markdown_is_refused(content: bytes, message: str) -> None:
     with pytest.raises(DataError, match=message):

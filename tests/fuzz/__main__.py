@@ -24,7 +24,7 @@ from typing import Any
 from tests.fuzz.checks import time_limit
 from tests.fuzz.inputs import Rng
 from tests.fuzz.models import configuration, tokenizer, translate
-from tests.fuzz.readers import bitext, gz, jsonl, po, preparation, text_pair, translate_input, tsv
+from tests.fuzz.readers import bitext, gz, jsonl, po, preparation, prose, text_pair, translate_input, tsv
 
 KINDS: dict[str, tuple[Callable[[Rng, Path], None], float]] = {
     "jsonl": (jsonl, 25),
@@ -33,6 +33,7 @@ KINDS: dict[str, tuple[Callable[[Rng, Path], None], float]] = {
     "tsv": (tsv, 10),
     "po": (po, 14),
     "bitext": (bitext, 14),
+    "prose": (prose, 4),
     "tokenizer": (tokenizer, 8),
     "translate_input": (translate_input, 10),
     "configuration": (configuration, 5),

@@ -15,11 +15,16 @@ from scaleformer.data.config import Boundaries
 from scaleformer.data.prepare import prepare
 from scaleformer.data.prepare_config import PrepareConfig
 from scaleformer.formats.bitexts import Bitext, read_bitext
+from scaleformer.formats.files import read_prose
 from scaleformer.formats.json_lines import read_jsonl
 from scaleformer.formats.lines import Input
 from scaleformer.formats.text_pairs import read_text_pair
 from scaleformer.translation.files.lines import read_documents, write_translations
 from scaleformer.translation.translations import DocumentHypothesis, Translation
+from tests.books import book
+from tests.formats.pages import page
+from tests.formats.test_html import PAGE
+from tests.formats.word import packed, parts_of, real
 from tests.fuzz.checks import Finding, answer, checked, plain, same
 from tests.fuzz.inputs import Rng, document, mutated, segment, slow_jsonl, slow_lines, write
 
@@ -133,6 +138,23 @@ def bitext(rng: Rng, folder: Path) -> None:
     if data == before:
         same([pair for d in found or [] for pair in zip(d.source, d.target, strict=True)], pairs)
     checked(found)
+
+
+def prose(rng: Rng, folder: Path) -> None:
+    """Documents, and archives with a damaged part: what is read comes back to the byte."""
+    format = rng.choice(("text", "markdown", "html", "epub", "docx"))
+    if format == "docx":
+        parts = parts_of(real())
+        part = rng.choice(("word/document.xml", "word/styles.xml", "[Content_Types].xml"))
+        data = packed({**parts, part: mutated(rng, parts[part])})
+    elif format == "epub":
+        data = book(a=mutated(rng, PAGE.encode()))
+    else:
+        data = mutated(rng, (PAGE if format == "html" else page(rng.randrange(40))).encode())
+    found = answer(lambda: read_prose(data, "a", format, "en", "sentence"))
+    if found is not None:
+        same(found[0].write([[] for _ in found[0].blocks]), data)
+        "".join(segment.unmasked for segments in found[1] for segment in segments).encode()
 
 
 def inner(rng: Rng) -> str:
