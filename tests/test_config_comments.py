@@ -19,7 +19,8 @@ BAD = """\
 # What the file is for.
 first: 1
 group: # of two
-  described: 1 # in pieces
+  described: 1 # in
+    # pieces
   bare: "#"
 several:
   - 1

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from scaleformer.data.config import DataConfig
 from scaleformer.data.tokenizer import TokenizerConfig
 from scaleformer.decoding.config import DecodingConfig
+from scaleformer.evaluation.metrics import Metrics
 from scaleformer.model.transformer import ModelConfig, Transformer
 from scaleformer.system.schema import from_mapping
 from scaleformer.training.optimization import OptimizerConfig, ScheduleConfig
+from scaleformer.training.settings import CallbacksConfig, LoggerConfig
 
 CONF = Path(__file__).parents[1] / "conf"
 GROUPS = ("data", "tokenizer", "model", "model/attention", "optimizer", "schedule", "trainer", "logger", "callbacks",
@@ -43,6 +46,29 @@ def test_every_choice_composes_and_builds(choice: str) -> None:
     DecodingConfig(**config["callbacks"]["validation_bleu"]["decoding"])
     small = {**config["model"], "width": 16, "feedforward": 16, "heads": 4, "encoder_layers": 1, "decoder_layers": 1}
     Transformer(ModelConfig(20, 20, **small))
+
+
+@pytest.mark.parametrize(
+    ("file", "settings"),
+    [
+        ("data/base", DataConfig()), ("data/synthetic", DataConfig()), ("tokenizer/default", TokenizerConfig()),
+        ("model/tiny", ModelConfig(20, 20)), ("optimizer/adamw", OptimizerConfig()), ("metrics/default", Metrics()),
+        ("schedule/inverse_sqrt", ScheduleConfig()), ("callbacks/default", CallbacksConfig()),
+        ("logger/csv", LoggerConfig()), ("decoding/beam", DecodingConfig()),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_the_defaults_of_a_class_are_those_of_its_file(file: str, settings: object) -> None:
+    """What Python code leaves out means what it means on the command line."""
+
+    def compare(content: DictConfig, found: dict) -> None:
+        for key, value in content.items_ex(resolve=False):
+            if isinstance(value, DictConfig):
+                compare(value, found[key])
+            elif key != "defaults" and value != "${seed}":
+                assert (list(found[key]) if isinstance(found[key], tuple) else found[key]) == value, key
+
+    compare(OmegaConf.load(CONF / f"{file}.yaml"), asdict(settings))  # type: ignore[arg-type,call-overload]
 
 
 def test_the_paper_differs_from_the_default_in_its_attention_alone() -> None:

@@ -13,10 +13,12 @@ from typing import Any
 import yaml
 
 from scaleformer.cli.command import CONF, config_of, module_of, names_of
+from scaleformer.model.attention import options_of
 from scaleformer.system.schema import type_name, type_of
 from scaleformer.training.settings import Settings
 
 WIDTH = 100
+Types = type | dict[str, Any]  # a dataclass, or types by name
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,8 @@ def describe(name: str) -> str:
     return "\n".join(lines).rstrip()
 
 
-def _groups(name: str, module: Any) -> Iterator[tuple[str, list[Setting], type]]:
-    """(title, settings, dataclass with their types) of the command and of each of its groups."""
+def _groups(name: str, module: Any) -> Iterator[tuple[str, list[Setting], Types]]:
+    """(title, settings, their types) of the command and of each of its groups."""
     path = CONF / f"{config_of(name)}.yaml"
     yield "settings (??? must be given):", described_settings(path.read_text(encoding="utf-8")), names_of(module)
     for group, choice, text in _defaults(path):
@@ -54,7 +56,14 @@ def _groups(name: str, module: Any) -> Iterator[tuple[str, list[Setting], type]]
             prefix = f"{group.replace('/', '.')}."
             settings = [Setting(prefix + s.name, s.value, s.text) for s in _chosen(folder, choice)]
         title += [line for name in names for line in _lines(f"{name}: {header(_read(folder, name))}", 2)]
-        yield "\n".join(title), settings, Settings
+        yield "\n".join(title), settings, types_of(group, choice)
+
+
+def types_of(group: str, choice: str | None) -> Types:
+    """Where the types of the settings of a group stand: an attention has options of its own."""
+    if group != "model/attention" or choice is None:
+        return Settings
+    return {f"model.attention.{option}": hint for option, hint in options_of(choice).items()}
 
 
 def _chosen(folder: Path, choice: str) -> list[Setting]:
@@ -66,7 +75,8 @@ def _chosen(folder: Path, choice: str) -> list[Setting]:
 
 
 def described_settings(content: str) -> list[Setting]:
-    """The settings of a YAML file, each with the comment after it, or else the one above it.
+    """The settings of a YAML file, each with the comment after it, which goes on in lines that are indented more than
+    the key, or else the one above it.
 
     `defaults` and settings below `hydra` are left out. The top comment belongs to the file, not to the first key.
     """
@@ -79,10 +89,14 @@ def described_settings(content: str) -> list[Setting]:
         # A value on lines of its own ends at the next key, whose comment belongs to that key.
         flat = value.style not in ("|", ">") if isinstance(value, yaml.ScalarNode) else value.flow_style
         behind = content[(value if flat else key).end_mark.index :].partition("\n")[0]
-        row = key.start_mark.line - 1
-        above = lines[row].strip() if row >= top else ""
+        row, column = key.start_mark.line - 1, key.start_mark.column
+        above = lines[row] if row >= top else ""
         _, mark, text = behind.partition("#")
-        text = text if mark else above.removeprefix("#") if above.startswith("#") else ""
+        more = lines[value.end_mark.line + 1 :] if flat and mark else []
+        more = list(takewhile(re.compile(f" {{{column + 1},}}#").match, more))
+        text = " ".join(line.strip(" #") for line in [text, *more]) if mark else ""
+        if not mark and above.startswith(f"{' ' * column}#"):
+            text = above.strip(" #")
         shown = content[value.start_mark.index : value.end_mark.index] if flat else ""
         found.append(Setting(name, shown, text.strip()))
     return found
@@ -112,10 +126,10 @@ def _lines(text: str, indent: int) -> list[str]:
     return [" " * indent + part for part in wrap(text, WIDTH - indent, break_on_hyphens=False)]
 
 
-def _table(settings: list[Setting], kind: type) -> list[str]:
+def _table(settings: list[Setting], types: Types) -> list[str]:
     lines = []
     for setting in settings:
-        typed = shown_type(setting, kind)
+        typed = shown_type(setting, types)
         default = f" = {setting.value}" if setting.value else ""
         text = f"{setting.name}{default}  ({typed})" if typed else f"{setting.name}{default}"
         lines += wrap(text, WIDTH, initial_indent="  ", subsequent_indent=" " * 6, break_on_hyphens=False)
@@ -134,9 +148,10 @@ def _defaults(path: Path) -> Iterator[tuple[str, str | None, str]]:
                 yield group.lstrip("/"), choice, comments.get(group.lstrip("/"), "")
 
 
-def shown_type(setting: Setting, kind: type) -> str:
-    """The type of a setting as `kind` has it, else that of its default as YAML reads it; "" where neither tells."""
-    value, hint = setting.value, type_of(kind, setting.name)
+def shown_type(setting: Setting, types: Types) -> str:
+    """The type of a setting, else that of its default as YAML reads it; "" where neither tells."""
+    value = setting.value
+    hint = type_of(types, setting.name) if isinstance(types, type) else types.get(setting.name)
     if not value or hint is not None:
         return type_name(hint) if value else ""
     content = None if value == "???" else yaml.safe_load(value or "null")

@@ -41,10 +41,8 @@ class HubConfig:
 
 @dataclass(frozen=True)
 class CorpusConfig:
-    """One of `data.corpora`. A setting that it leaves out has the value of `DataConfig`.
-
-    weight  its share of the examples is this weight divided by the sum of all weights
-    """
+    """One of `data.corpora`. A setting that it leaves out has the value of `DataConfig`; its share of the examples is
+    `weight` divided by the sum of all weights."""
 
     weight: Annotated[float, Range(gt=0)] | None = None
     tag: str | None = None
@@ -65,7 +63,7 @@ class DataConfig:
     """The group `data`: which documents are read, how they are cut into examples, and how these form batches.
 
     `conf/data/base.yaml` says what each setting means. Each bead of segments that do not match one to one counts as a
-    segment. With level="segment", multi_resolution and merge_segments have no effect.
+    segment.
     """
 
     format: Format = "synthetic"

@@ -39,7 +39,10 @@ class Range:
 
     def name(self, kind: str) -> str:
         words = {"of at least": self.ge, "above": self.gt, "at most": self.le, "below": self.lt}
-        return f"{kind} {' and '.join(f'{word} {bound}' for word, bound in words.items() if bound is not None)}"
+        text = " and ".join(f"{word} {bound}" for word, bound in words.items() if bound is not None)
+        if self.ge is not None and " and " in text:
+            text = text.replace("of at least", "from").replace("and at most", "to").replace("and below", "to below")
+        return f"{kind} {text}"
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,9 @@ class OptimizerConfig:
     """
 
     name: Annotated[str, OneOf(OPTIMIZERS)] = "adamw"
-    learning_rate: Annotated[float, Range(gt=0)] = 1e-3
-    beta1: float = 0.9
-    beta2: float = 0.98
+    learning_rate: Annotated[float, Range(gt=0)] = 2e-3
+    beta1: Annotated[float, Range(ge=0, lt=1)] = 0.9
+    beta2: Annotated[float, Range(ge=0, lt=1)] = 0.98
     eps: Annotated[float, Range(gt=0)] = 1e-9
     weight_decay: Annotated[float, Range(ge=0)] = 0.01
 

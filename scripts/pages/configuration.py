@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 
 from scaleformer.cli.command import config_of, module_of, names_of
-from scaleformer.cli.help import Setting, described_settings, header, shown_type
+from scaleformer.cli.help import Setting, Types, described_settings, header, shown_type, types_of
 from scaleformer.commands import COMMANDS
 from scaleformer.training.settings import Settings
 
@@ -75,7 +75,7 @@ def _groups() -> Iterator[str]:
                 yield f"All else is that of `{group}={extended[0]}`.\n"
             prefix = group.replace("/", ".")
             settings = [Setting(f"{prefix}.{s.name}", s.value, s.text) for s in described_settings(content)]
-            yield from _table(settings, Settings)
+            yield from _table(settings, types_of(group, path.stem))
 
 
 def _experiments() -> Iterator[str]:
@@ -106,12 +106,12 @@ def _commands() -> Iterator[str]:
             yield f"And the settings of {' and '.join(shared)}.\n"
 
 
-def _table(settings: list[Setting], kind: type) -> list[str]:
+def _table(settings: list[Setting], types: Types) -> list[str]:
     """A row for each setting."""
     rows = ["| setting | default | type | |", "|---|---|---|---|"]
     for setting in settings:
         value = f"`{setting.value}`" if setting.value else ""
-        rows.append(f"| `{setting.name}` | {value} | {_cell(shown_type(setting, kind))} | {_cell(setting.text)} |")
+        rows.append(f"| `{setting.name}` | {value} | {_cell(shown_type(setting, types))} | {_cell(setting.text)} |")
     return [*rows, ""] if settings else []
 
 

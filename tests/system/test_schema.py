@@ -38,10 +38,10 @@ SHARE = Annotated[float, Range(gt=0, le=1)]
         (2**63, int, "x is 9223372036854775808: it must be an int"),
         (-1, Natural, "x is -1: it must be an int of at least 0"),
         (0, Positive | None, "x is 0: it must be an int of at least 1 or null"),
-        ("a", Share, "x is 'a': it must be a float of at least 0 and at most 1"),
+        ("a", Share, "x is 'a': it must be a float from 0 to 1"),
         (0, SHARE, "x is 0: it must be a float above 0 and at most 1"),
         (1.1, SHARE, "x is 1.1: it must be a float above 0 and at most 1"),
-        (1, Annotated[float, Range(ge=0, lt=1)], "x is 1: it must be a float of at least 0 and below 1"),
+        (1, Annotated[float, Range(ge=0, lt=1)], "x is 1: it must be a float from 0 to below 1"),
         ("c", Literal["a", "b"], "x is 'c': it must be one of a, b"),
         (1, Literal["a", "b"] | None, "x is 1: it must be one of a, b or null"),
         ("c", Annotated[str, OneOf({"a": 1, "b": 2})], "x is 'c': it must be one of a, b"),
@@ -93,7 +93,7 @@ def test_the_fields_of_a_dataclass_made_in_python_are_checked() -> None:
     check_fields(Sizes(1, (0.5,)), "model")
     with pytest.raises(ValueError, match=r"^model\.width is 0: it must be an int of at least 1$"):
         check_fields(Sizes(0), "model")
-    with pytest.raises(ValueError, match=r"^places is \[2\]: it must be a list of float of at least 0 and at most 1$"):
+    with pytest.raises(ValueError, match=r"^places is \[2\]: it must be a list of float from 0 to 1$"):
         check_fields(Sizes(1, (2,)), "")
 
 

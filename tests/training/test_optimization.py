@@ -70,11 +70,11 @@ def test_only_matrices_decay_and_the_schedule_drives_the_rate() -> None:
         (lambda: ScheduleConfig(name="cosine", total_steps=-1), "set trainer.max_steps"),
         (lambda: ScheduleConfig(warmup_steps=-5), "schedule.warmup_steps is -5: it must be an int of at least 0"),
         (lambda: ScheduleConfig(floor=0.5), "only schedule=cosine has a floor, not inverse_sqrt"),
-        (lambda: ScheduleConfig(floor=-1.0), r"schedule.floor is -1.0: it must be a float of at least 0 and at most 1"),
-        (lambda: ScheduleConfig(floor=7.0), r"schedule.floor is 7.0: it must be a float of at least 0 and at most 1"),
+        (lambda: ScheduleConfig(floor=-1.0), r"schedule.floor is -1.0: it must be a float from 0 to 1"),
+        (lambda: ScheduleConfig(floor=7.0), r"schedule.floor is 7.0: it must be a float from 0 to 1"),
         (
             lambda: ScheduleConfig(floor=math.nan),
-            r"schedule.floor is nan: it must be a float of at least 0",
+            r"schedule.floor is nan: it must be a float from 0 to 1",
         ),
     ],
     ids=[

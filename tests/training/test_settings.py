@@ -31,9 +31,9 @@ def test_checking_draws_no_random_numbers() -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("seed=-1", r"^seed is -1: it must be an int of at least 0 and below 4294967296$"),
+        ("seed=-1", r"^seed is -1: it must be an int from 0 to below 4294967296$"),
         ("threads=0", r"threads is 0: it must be an int of at least 1 or null"),
-        ("label_smoothing=1", r"label_smoothing is 1: it must be a float of at least 0 and below 1"),
+        ("label_smoothing=1", r"label_smoothing is 1: it must be a float from 0 to below 1"),
         ("trainer.max_steps=many", r"trainer.max_steps is 'many': it must be an int"),
         ("trainer.max_steps=0", r"trainer.max_steps is 0: it must be at least 1, or -1 with"),
         ("~label_smoothing", r"^label_smoothing is missing"),
@@ -84,7 +84,7 @@ def test_checking_draws_no_random_numbers() -> None:
         ("+model.attention.window=3", r"attention 'segment_recall' has no option window"),
         ("model.attention.name=other", r"model/attention is 'other': it must be one of scaleformer"),
         ("optimizer.learning_rate=fast", r"optimizer.learning_rate is 'fast': it must be a float above 0"),
-        ("optimizer.beta1=2", r"optimizer: Invalid beta"),
+        ("optimizer.beta1=2", r"optimizer.beta1 is 2: it must be a float from 0 to below 1"),
         ("optimizer.name=sgd", r"optimizer.name is 'sgd': it must be one of adam, adamw"),
         ("schedule.name=step", r"schedule.name is 'step'"),
         ("schedule.warmup_steps=-5", r"schedule.warmup_steps is -5: it must be an int of at least 0"),

@@ -172,7 +172,7 @@ def test_the_page_shows_the_least_confident_first(monkeypatch: pytest.MonkeyPatc
         (["split=word"], "split is 'word': it must be one of sentence, paragraph, none"),
         (["unmatched=hide"], "unmatched is 'hide': it must be one of keep, drop"),
         (["filters=[length]"], "filters is ['length']: it must be a list of one of script, language, repetition"),
-        (["min_confidence=2"], "min_confidence is 2: it must be a float of at least 0 and at most 1"),
+        (["min_confidence=2"], "min_confidence is 2: it must be a float from 0 to 1"),
         (["checkpoint=run"], "aligner=translation and checkpoint=RUN belong together"),
         (["subset=a"], "subset is 'a': only format=hub reads it, not raw"),
     ],
