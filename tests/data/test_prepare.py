@@ -253,7 +253,7 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
         (["formt=po"], "error: formt: no such setting (did you mean format?); there are format, input"),
         (
             ["format=po", "input=none", "output=x", "valid=much"],
-            "error: valid is 'much': it must be a float of",
+            "error: valid is 'much': it must be a float from 0 to 1",
         ),
         (["format=po", "input=none", "output=x"], "error: none: no such file or folder"),
     ],

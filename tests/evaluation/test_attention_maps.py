@@ -28,9 +28,9 @@ def with_attention(translator: Translator, name: str) -> Translator:
     size = tokenizer().vocab_size
     shape = {"encoder_layers": 2, "decoder_layers": 1, "width": 32, "feedforward": 16, "heads": 4}
     changed = Translator.__new__(Translator)
-    changed.__dict__.update(translator.__dict__)
     sites = {site: {"name": "softmax"} for site in SITES if site not in MECHANISMS[name].sites}
-    changed.model = Transformer(ModelConfig(size, size, attention={"name": name}, sites=sites, **shape)).eval()
+    model = Transformer(ModelConfig(size, size, attention={"name": name}, sites=sites, **shape)).eval()
+    vars(changed).update(vars(translator), model=model)
     return changed
 
 

@@ -110,7 +110,7 @@ def test_a_text_is_split_and_comes_back_as_one(server):
 
 
 def test_what_is_cut_long_or_empty_is_told(translator, server, monkeypatch):
-    monkeypatch.setattr(translator, "longest_segment", 8)
+    monkeypatch.setitem(vars(translator), "longest_segment", 8)
     source = ["a dog", "the cat sees the cat sees the cat sees", ""]
     [document] = server.post(documents=[{"source": source}], options={"max_length_ratio": 0}).json()["documents"]
     assert not document["finished"]

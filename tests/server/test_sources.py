@@ -54,7 +54,7 @@ def test_a_model_without_a_language_gets_paragraphs(translator, monkeypatch):
     assert AUTO.choose(translator, Options()) == ("paragraph", "")
     assert AUTO.choose(translator, Options(source_language="en")) == ("sentence", "en")
     assert Splitting("sentence", "en").choose(translator, Options(split="paragraph")) == ("paragraph", "en")
-    monkeypatch.setattr(translator, "segmentation", {"source_language": "de", "grain": "sentence"})
+    monkeypatch.setitem(vars(translator), "segmentation", {"source_language": "de", "grain": "sentence"})
     assert AUTO.choose(translator, Options()) == ("sentence", "de")
 
 

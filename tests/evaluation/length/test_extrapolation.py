@@ -79,7 +79,7 @@ def test_stale_measurements_are_repeated(name, system, bar, tmp_path, monkeypatc
     bar.seen.clear()
     change, expected = CHANGES[name]
     options, sha256 = change(options, system.translator.sha256)
-    monkeypatch.setattr(system.translator, "sha256", sha256)
+    monkeypatch.setitem(vars(system.translator), "sha256", sha256)
     measure_all([system], sets, options, Cache(tmp_path), bar)
     assert [title.split(": ")[1] for title in bar.seen] == expected
 

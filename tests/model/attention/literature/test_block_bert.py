@@ -42,7 +42,7 @@ def test_three_blocks_have_the_permutations_of_the_paper() -> None:
     [
         ({"block": 0}, "block is 0: it must be an int of at least 1"),
         ({"shifted": 1.5}, "shifted is 1.5: it must be a float from 0 to 1"),
-        ({"shifted": -0.1}, "shifted is -0.1: it must be a float of at least 0"),
+        ({"shifted": -0.1}, "shifted is -0.1: it must be a float from 0 to 1"),
     ],
     ids=["block", "too many", "negative"],
 )
