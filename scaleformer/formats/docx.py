@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections import Counter, defaultdict
+from bisect import bisect_left
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -68,7 +69,7 @@ class DocxFile(ArchiveFile):
             if found[kind]:
                 self.left[words] += len(found[kind])
         others = [part for kind in _OTHERS for part in sorted(found[kind])]
-        return list(dict.fromkeys([*main, *others])), found["styles"]
+        return list(dict.fromkeys([*main, *others])), list(dict.fromkeys(found["styles"]))
 
 
 class _Part:
@@ -80,7 +81,7 @@ class _Part:
         self._markup = WordMarkup(text, where)
         # The paragraphs, and of those in fallbacks the numbers of the ones whose translation they copy.
         self._paragraphs: list[tuple[Paragraph, int | None]] = []
-        waiting: dict[tuple[int, object], list[int]] = defaultdict(list)
+        waiting: dict[tuple[int, object], deque[int]] = defaultdict(deque)
         for number, is_cell, choice, fallback in _paragraph_tokens(self._markup):
             counts = left if fallback is None else Counter()
             paragraph = Paragraph(self._markup, number, counts, kinds, "cell" if is_cell else "paragraph")
@@ -89,8 +90,8 @@ class _Part:
                 shape = (block.text, *((span.pair is None, span.opens) for span in block.spans))
                 if choice is not None:
                     waiting[choice, shape].append(len(self._paragraphs))
-                copied = waiting[fallback, shape] if fallback is not None else []
-                self._paragraphs.append((paragraph, copied.pop(0) if copied else None))
+                copied = waiting[fallback, shape] if fallback is not None else None
+                self._paragraphs.append((paragraph, copied.popleft() if copied else None))
         self.blocks = [paragraph.block for paragraph, copied_from in self._paragraphs if copied_from is None]
 
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
@@ -117,7 +118,8 @@ class _Part:
                 inside.append(edits.pop())
 
             def raw(start: int, stop: int, inside: Sequence[Edit] = tuple(inside)) -> str:
-                own = [(a - start, b - start, text) for a, b, text in inside if start <= a < stop]
+                first, last = (bisect_left(inside, place, key=lambda edit: edit[0]) for place in (start, stop))
+                own = [(a - start, b - start, text) for a, b, text in inside[first:last]]
                 return splice(content[start:stop], own)
 
             edits.append((paragraph.start, paragraph.stop, paragraph.write(some, raw)))

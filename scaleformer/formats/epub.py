@@ -49,11 +49,11 @@ def _pages(archive: zipfile.ZipFile, name: str) -> list[str]:
         parts[item.get("id", "")] = part = posixpath.normpath(part)
         kinds[part] = item.get("media-type", "")
     read = [parts.get(item.get("idref", ""), "") for item in find_elements(archive, package, name, "itemref")]
-    pages = list(dict.fromkeys(part for part in read if kinds.get(part) in _PAGES))
-    pages += [part for part, kind in kinds.items() if kind == _CONTENTS or (kind in _PAGES and part not in pages)]
-    locked = _locked(archive, name)
+    others = (part for part, kind in kinds.items() if kind in (*_PAGES, _CONTENTS))
+    pages = list(dict.fromkeys([*(part for part in read if kinds.get(part) in _PAGES), *others]))
+    locked, names = _locked(archive, name), set(archive.namelist())
     for part in pages:
-        if part not in archive.namelist():
+        if part not in names:
             raise DataError(f"{name}: lacks its page {shown(part)}: fetch it again")
         if part in locked:
             raise DataError(f"{name}: is protected against copying: wanted a book without that")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from scaleformer.formats.html import html_blocks
 from scaleformer.formats.restoring import Change
-from scaleformer.formats.segments import CODE, Block, BlockBuilder
+from scaleformer.formats.segments import CODE, Block, BlockBuilder, OpenTags
 from scaleformer.formats.splicing import Edit, decode, escape_html, make_edits, render, splice
 from scaleformer.system.errors import DataError
 
@@ -26,7 +26,7 @@ _FRONT_MATTER = re.compile(
     r"\A\ufeff?(---|\+\+\+)[ \t]*\r?\n(?![ \t]*\r?\n).*?^\1[ \t]*(?=\r?$)", re.MULTILINE | re.DOTALL
 )
 _LINE_END = re.compile(r"\r\n?|\n")
-_FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]:?")
+_FOOTNOTE = re.compile(r"\[\^[^\[\]\s]+\]:?")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)")
 _escape = partial(re.compile(r"[\\`*_\[\]<>~|]|&(?=#?\w+;)").sub, r"\\\g<0>")
 # what would turn the next characters into others
@@ -178,7 +178,7 @@ class _Piece(NamedTuple):
 def _pieces(children: Sequence[Any], content: str) -> Iterator[_Piece]:
     """All inline elements that are not prose, in order."""
     opened: list[tuple[int, int]] = []  # numbers, and where their content begins
-    tags: list[tuple[str, int]] = []
+    tags = OpenTags()
     for number, child in enumerate(children):
         if "place" not in child.meta or child.type in ("text", "softbreak"):
             continue
@@ -212,19 +212,16 @@ def _pieces(children: Sequence[Any], content: str) -> Iterator[_Piece]:
             yield _Piece(start, stop, "break" if child.type == "hardbreak" else "lone")
 
 
-def _tag(written: str, start: int, stop: int, number: int, open_tags: list[tuple[str, int]]) -> _Piece:
-    """An HTML tag within prose; open_tags: names and numbers of tags not yet closed."""
+def _tag(written: str, start: int, stop: int, number: int, open_tags: OpenTags) -> _Piece:
+    """An HTML tag within prose; open_tags: those not yet closed."""
     tag = _TAG.match(written)
     if tag is None or written.endswith("/>"):
         return _Piece(start, stop, "lone")
     if not tag[1]:
-        open_tags.append((tag[2], number))
+        open_tags.open(tag[2], number)
         return _Piece(start, stop, "open", number)
-    while open_tags and tag[2] in [name for name, _ in open_tags]:
-        name, pair = open_tags.pop()
-        if name == tag[2]:
-            return _Piece(start, stop, "close", pair)
-    return _Piece(start, stop, "lone")
+    pair = open_tags.close(tag[2])
+    return _Piece(start, stop, "lone" if pair is None else "close", pair)
 
 
 class _Parser:

@@ -22,7 +22,7 @@ DEEPEST = 256  # the deepest nesting, as in libxml2
 _BLOCK = 1 << 16  # bytes of a stream
 _NONE: dict[str, str] = {}
 _ENCODING = re.compile(rb"""<\?xml[^>]{1,100}?encoding\s*=\s*["']([\w.:-]{1,40})["']""")
-_ATTRIBUTE = re.compile(r"""(\s+)([^\s=]+)(\s*=\s*)("[^"]*"|'[^']*')""")
+_ATTRIBUTE = re.compile(r"""(?<!\s)(\s+)([^\s=]+)(\s*=\s*)("[^"]*"|'[^']*')""")
 
 
 class Token(NamedTuple):

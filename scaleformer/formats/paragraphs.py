@@ -9,7 +9,7 @@ such as notes or images at the ends of a paragraph are not part of the block and
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, groupby
@@ -28,7 +28,6 @@ _FIELD = ("begin", "separate", "end")
 _RANGES = ("bookmark", "commentRange", "perm", "moveToRange", "customXmlInsRange")  # ...Start and ...End
 _FIELD_NAME = 9  # the most items of a field to search for its name
 NOTHING = Block("", (), ())
-_UNDERLINED = re.compile(r"<[\w.-]*:?u[\s/>]")
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,9 +189,12 @@ class Paragraph:
         found: list[Item] = []
         around: list[int | None] = [None]
         begun: list[tuple[int, int | None, int | None]] = []  # place, element, and the place of the separator
-        for item in items:
-            if item.name == "code" and found and found[-1].name == "code":
-                item = replace(item, inner=(*found.pop().inner, *item.inner))
+        merged: list[Item] = []
+        for name, some in groupby(items, lambda item: item.name):
+            stretch = list(some)
+            leaves = tuple(leaf for item in stretch for leaf in item.leaves()) if name == "code" else ()
+            merged += [Item(name, inner=leaves)] if leaves else stretch
+        for item in merged:
             found.append(item)
             if item.name == "(":
                 around.append(item.pair)
@@ -230,7 +232,7 @@ class Paragraph:
             if item.name in ("(", ")"):
                 current = None
             elif item.is_prose and item.run is not None:
-                if item.text.isspace() and not _UNDERLINED.search(item.run.formatting):
+                if item.text.isspace() and not item.run.underlined:
                     continue
                 run, first = stretches.pop()[:2] if item.run.formatting == current else (item.run, place)
                 stretches.append((run, first, place + 1))
@@ -288,10 +290,13 @@ def _inner_places(items: Sequence[Item]) -> tuple[int, int]:
     without pairs around all of it."""
     read = [place for place, item in enumerate(items) if item.is_read]
     start, stop = (read[0], read[-1] + 1) if read else (len(items), len(items))
-    while True:
-        outside = [place for place in (*range(start), *range(stop, len(items))) if items[place].pair is not None]
-        ends = Counter(items[place].pair for place in outside)
-        torn = [place for place in outside if ends[items[place].pair] == 1]
-        if not torn:
-            return start, stop
-        start, stop = min(start, torn[0]), max(stop, torn[-1] + 1)
+    ends: dict[int | None, list[int]] = defaultdict(list)
+    for place, item in enumerate(items):
+        if item.pair is not None:
+            ends[item.pair].append(place)
+    inside = list(range(start, stop))
+    while inside:
+        for end in ends.get(items[inside.pop()].pair, ()):
+            inside += [*range(end, start), *range(stop, end + 1)]
+            start, stop = min(start, end), max(stop, end + 1)
+    return start, stop

@@ -11,7 +11,7 @@ from scaleformer.formats.segments import MARK, Block, Span
 from scaleformer.formats.splicing import Edit, break_again, splice
 
 _DIRECTIVE = re.compile(
-    r"%(?P<key>\d+\$|\([^()]*\))?(?P<rest>[-+ #0']*(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:hh?|ll?|[Lqjzt])?"
+    r"%(?P<key>\d+\$|\([^()]*\))?(?P<rest>[-+ #0']*(?:\*|[1-9]\d*)?(?:\.(?:\*|\d+))?(?:hh?|ll?|[Lqjzt])?"
     r"[diouxXeEfFgGaAcCsSpnr@%])"
 )
 _BRACES = re.compile(r"\{[^{}]*\}")

@@ -16,9 +16,9 @@ from typing import Any
 _MARKDOWN = (
     re.compile(r"#{1,6} +\S", re.MULTILINE),
     re.compile(r"(?:```|~~~)", re.MULTILINE),
-    re.compile(r"!?\[[^\]\n]+\]\([^)\s]+\)"),
+    re.compile(r"!?\[[^\[\]\n]+\]\([^()\s]+\)"),
     re.compile(r"\*\*[^\s*][^*\n]*\*\*"),
-    re.compile(r"\|.*\|[ \t]*\n\|[ \t:|-]+\|[ \t]*$", re.MULTILINE),
+    re.compile(r"\|[^|\n]*\|[ \t]*\n\|[ \t:|-]+\|[ \t]*$", re.MULTILINE),
 )
 _ROWS = 20  # checked for equal numbers of columns
 _PACKED = (".gz", ".bz2", ".xz", ".zst")
@@ -90,7 +90,7 @@ _ZIP = (b"PK\x03\x04",)
 _ROOT = r"(?i)(?:<[?!][^<]*)*<(?:\w+:)?"  # XML up to the name of the outermost element
 _HTML = rf"{_ROOT}html\b|<!doctype html"
 _RECORD = r'\{[ \t\r]*"[^"]*"[ \t\r]*:'
-_JSON = r'\{\s*"[^"]*"\s*:|[\[{]\s*\n\s*["\[{]|\[\s*(?:\{\s*"|"[^"\n]*"\s*[,\]])'
+_JSON = r'\{\s*"[^"]*"\s*:|[\[{][^\S\n]*\n\s*["\[{]|\[\s*(?:\{\s*"|"[^"\n]*"\s*[,\]])'
 _MESSAGE = r'(?:(?:[^\S\n]*|#.*)\n)*(?:msgid|msgctxt)[ \t]+"'
 _CUE = r"\d+[ \t]*\n\d+:\d\d:\d\d,\d{3}[ \t]+-->"
 _XLIFF = (".xliff", ".xlf", ".sdlxliff", ".mqxliff")

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from scaleformer.formats.segments import Segment, Span
 from scaleformer.vocabulary import PLACEHOLDERS
@@ -71,6 +72,7 @@ def _inside_pairs(
         (span, place) for place, piece in enumerate(pieces) if isinstance(piece, int) for span in segment.groups[piece]
     ]
     ends = Counter(span.pair for span, _ in spans if span.pair is not None)
+    words = [0, *accumulate(isinstance(piece, str) and any(map(str.isalnum, piece)) for piece in pieces)]
     stack: list[tuple[int, int]] = []
     found: dict[int, tuple[bool, int]] = {}
     for span, place in spans:
@@ -80,8 +82,7 @@ def _inside_pairs(
             stack.append((span.pair, place))
         elif stack and stack[-1][0] == span.pair:
             _, first = stack.pop()
-            inside = "".join(piece for piece in pieces[first:place] if isinstance(piece, str))
-            found[span.pair] = any(map(str.isalnum, inside)), len(stack)
+            found[span.pair] = words[place] > words[first], len(stack)
         elif stack or ends[span.pair] == 2:
             return None
     single = [span for span, _ in spans if span.pair is not None and ends[span.pair] == 1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby, islice
 from typing import Any, Literal
@@ -22,6 +22,7 @@ _APOSTROPHE = re.compile(r"(?<=\w)'(?=\w)")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)[^<>]*?(/?)>")
 _TWICE = ("*", "_", "**", "__", "***")  # marks that begin and end the same way
 _SPACES = " \t\n\r\f\v"
+_WINDOW = 2000  # characters to find sentences in
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,31 @@ class Block:
 
 
 CODE = Block("", (), (), "code")
+
+
+class OpenTags:
+    """The numbers of open tags by name, the innermost last."""
+
+    def __init__(self) -> None:
+        self._tags: list[tuple[str, int]] = []
+        self._counts: Counter[str] = Counter()
+
+    def __contains__(self, name: str) -> bool:
+        return self._counts[name] > 0
+
+    def open(self, name: str, number: int) -> None:
+        """Add a tag inside all others."""
+        self._tags.append((name, number))
+        self._counts[name] += 1
+
+    def close(self, name: str) -> int | None:
+        """Remove the innermost tag of that name and those inside it; returns its number, None if none is open."""
+        while name in self:
+            last, number = self._tags.pop()
+            self._counts[last] -= 1
+            if last == name:
+                return number
+        return None
 
 
 class BlockBuilder:
@@ -125,23 +151,20 @@ class BlockBuilder:
 
 def _pair_up(spans: dict[int, Span], places: Sequence[int]) -> None:
     """Pair the opening and closing tags and marks at these places."""
-    opened: list[tuple[str, int]] = []
+    opened = OpenTags()
     for place in places:
         content = spans[place].content
         tag = _TAG.fullmatch(content)
         link_end = content.startswith(("](", "]["))
         name = tag[2] if tag else "[" if content.endswith("[") or link_end else content
-        ends = bool(tag[1]) if tag else link_end or (content in _TWICE and (name in dict(opened)))
+        ends = bool(tag[1]) if tag else link_end or (content in _TWICE and name in opened)
         begins = not tag[3] if tag else content in ("[", "![", *_TWICE)
         if ends:
-            while opened and name in dict(opened):
-                last, first = opened.pop()
-                if last == name:
-                    spans[first] = replace(spans[first], pair=-1 - first, opens=True)
-                    spans[place] = replace(spans[place], pair=-1 - first)
-                    break
+            if (first := opened.close(name)) is not None:
+                spans[first] = replace(spans[first], pair=-1 - first, opens=True)
+                spans[place] = replace(spans[place], pair=-1 - first)
         elif begins:
-            opened.append((name, place))
+            opened.open(name, place)
 
 
 @dataclass(frozen=True)
@@ -199,19 +222,31 @@ def _sentence_ends(text: str, spans: dict[int, Span], language: str) -> list[int
     ]
     seen_places = set(seen)
     ends = []
-    try:
-        import sentencex
-    except ImportError:
-        message = "split=sentence needs sentencex: pip install 'scaleformer[documents]' (or split=paragraph)"
-        raise DataError(message) from None
     # sentencex takes text between two apostrophes for a quotation
     prose = _APOSTROPHE.sub("\u2019", "".join(text[i] for i in seen))
-    for end in accumulate(map(len, sentencex.segment(language, prose))):
+    for end in _prose_ends(prose, language):
         place = seen[end - 1] + 1
         while place in spans and place not in seen_places and not spans[place].opens:
             place += 1
         ends.append(place)
     return [*ends[:-1], len(text)]
+
+
+def _prose_ends(prose: str, language: str) -> Iterator[int]:
+    """Where sentences end, by sentencex. Its time grows with the cube of a paragraph, so it reads long ones in windows;
+    what it says of the end of a window is not believed, but read again from the last sentence or the middle on."""
+    try:
+        import sentencex
+    except ImportError:
+        message = "split=sentence needs sentencex: pip install 'scaleformer[documents]' (or split=paragraph)"
+        raise DataError(message) from None
+    start = 0
+    while len(prose) - start > _WINDOW:
+        found = list(accumulate(map(len, sentencex.segment(language, prose[start : start + _WINDOW]))))[:-1]
+        yield from (start + end for end in found)
+        middle = prose.find(" ", start + _WINDOW // 2, start + _WINDOW) + 1 or start + _WINDOW // 2
+        start = max(middle, start + found[-1]) if found else middle
+    yield from (start + end for end in accumulate(map(len, sentencex.segment(language, prose[start:]))))
 
 
 def _within_placeholders(text: str, start: int, end: int) -> int:
@@ -249,7 +284,8 @@ def _trimmed(text: str, spans: dict[int, Span], start: int, stop: int) -> tuple[
 
 def _segment(text: str, spans: dict[int, Span], start: int, stop: int) -> Segment:
     places = [found.span() for found in _MARKS.finditer(text, start, stop)]
-    masked = mask(text[:stop], zip(places, PLACEHOLDERS, strict=False))[start:]
+    inside = [(first - start, last - start) for first, last in places]
+    masked = mask(text[start:stop], zip(inside, PLACEHOLDERS, strict=False))
     groups = tuple(tuple(spans[i] for i in range(*place)) for place in places)
     spaced = tuple((text[first - 1 : first] == " ", text[last : last + 1] == " ") for first, last in places)
     return Segment(start, stop, masked, groups, spaced)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
@@ -119,15 +120,26 @@ def break_again(
     spaces = [place for place in range(1, len(parts) - 1) if parts[place] == " "]
     if letters:
         spaces = [place for place in spaces if isinstance(after := parts[place + 1], str) and after.isalpha()]
-    for number, (place, text) in enumerate(breaks, 1):
-        choices = spaces[: max(len(spaces) - (len(breaks) - number), 1)]  # leave one for each remaining break
-        if block.text[place + 1] in _DASHES:
-            choices = [space for space in choices if parts[space + 1] in _DASHES] or choices
-        if not choices:
+    dashes = [place for place in spaces if parts[place + 1] in _DASHES]
+    first = 0  # of the spaces that are left
+    for left, (place, text) in zip(range(len(breaks), 0, -1), breaks, strict=True):
+        if first == len(spaces):
             break
+        last = max(len(spaces) - left, first)  # leave one for each remaining break
         share = (place - change.start) / (change.stop - change.start) * len(parts)
-        distances = [abs(space - share) for space in choices]
-        chosen = choices[distances.index(min(distances))]
+        chosen = None
+        if block.text[place + 1] in _DASHES:
+            chosen = _nearest(dashes, share, spaces[first], spaces[last])
+        if chosen is None:
+            chosen = _nearest(spaces, share, spaces[first], spaces[last])
+        assert chosen is not None
         parts[chosen] = Break(text)
-        spaces = [space for space in spaces if space > chosen]
+        first = bisect_right(spaces, chosen)
     return parts
+
+
+def _nearest(places: Sequence[int], wanted: float, first: int, last: int) -> int | None:
+    """The one of these places, in order, from `first` to `last` that is nearest to another; None if there is none."""
+    start, stop = bisect_left(places, first), bisect_right(places, last)
+    after = bisect_left(places, wanted, start, stop)
+    return min(places[max(after - 1, start) : min(after + 1, stop)], key=lambda one: abs(one - wanted), default=None)

@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"\s*\d+\s*")
 _EXAMPLES = "00:00:01,000 --> 00:00:02,500", "00:01.000 --> 00:02.500"
 _BESIDE = re.compile(r"(?:WEBVTT|NOTE|STYLE|REGION)(?:\s.*)?")  # the first line of what is no cue
 _TAG = re.compile(r"<(/?)([A-Za-z]+)(?:[.\s][^<>\r\n]*)?>|<[\d:.]+>|\{\\[^{}\r\n]*\}")
-_REFERENCE = re.compile(r"&(?:#\d+|#[xX][\da-fA-F]+|[A-Za-z]+);")
+_REFERENCE = re.compile(r"&(?:#\d{1,9}|#[xX][\da-fA-F]{1,9}|[A-Za-z]+);")
 
 
 class SrtFile:

@@ -6,6 +6,7 @@ import html
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 
 from scaleformer.formats.markup import Markup, decode_xml
@@ -13,6 +14,7 @@ from scaleformer.formats.markup import Markup, decode_xml
 _WORD = re.compile(  # also in strict documents
     r"\{http://(?:schemas\.openxmlformats\.org/wordprocessingml/2006|purl\.oclc\.org/ooxml/wordprocessingml)/main\}"
 )
+_UNDERLINED = re.compile(r"<[\w.-]*:?u[\s/>]")
 # Of Word (its built-in styles keep these names in every language), LibreOffice and pandoc. "Preformatted Text" and
 # "Plain Text" are not code: a plain text file that becomes a Word document has them throughout.
 _CODE = (
@@ -28,6 +30,11 @@ class Run:
     tag: str
     properties: str
     formatting: str
+
+    @cached_property
+    def underlined(self) -> bool:
+        """Whether its formatting underlines."""
+        return _UNDERLINED.search(self.formatting) is not None
 
     def written(self, pieces: Sequence[tuple[bool, str]]) -> str:
         """A run like this; pieces: texts, and elements (False)."""
@@ -80,14 +87,18 @@ def style_kinds(content: bytes, where: str) -> Iterator[tuple[str, str]]:
         for number, name in enumerate(markup.names)
         if name == "style"
     }
+    names = {identity: name.lower().removesuffix(" char") for identity, (name, _) in styles.items()}
+    code: dict[str, bool] = {}
     for identity in styles:
-        names: dict[str, str] = {}  # of the style and those that it is based on; a damaged file may have a circle
+        chain: dict[str, bool] = {}  # the style and those that it is based on; a damaged file may have a circle
         place = identity
-        while place in styles and place not in names:
-            name, based_on = styles[place]
-            names[place] = name.lower().removesuffix(" char")
-            place = based_on
-        if any(name in _CODE for name in names.values()):
+        while place in styles and place not in code and place not in chain:
+            chain[place] = names[place] in _CODE
+            place = styles[place][1]
+        found = code.get(place, place in chain and any(chain.values()))
+        for one, own in reversed(chain.items()):
+            code[one] = found = own or found
+        if code[identity]:
             yield identity, "code"
         elif names[identity].startswith(("heading", "title", "subtitle", "list")):
             yield identity, "item" if names[identity].startswith("list") else "title"

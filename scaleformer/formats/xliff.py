@@ -71,6 +71,7 @@ class XliffFile:
         self._markup = markup = Markup(text, name, "xliff")
         self._namespace = markup.tokens[markup.root].name.rpartition("}")[0]
         self.left: Counter[str] = Counter()
+        self._stored: dict[int, dict[str | None, int]] = {}  # the <data> of each unit by their ids
         self._units = list(self._find_units(markup.root, "", True))
         self._open = list(self._find_open())
         self.blocks = [block for _, _, block in self._open]
@@ -110,10 +111,11 @@ class XliffFile:
             raise DataError(f"{where}: <cp> stands for a control character, which is not text: remove it")
         codes = [token.attributes.get(key) for key in _EQUIVALENTS]
         if (reference := token.attributes.get("dataRef")) is not None:  # XLIFF 2: its code is beside the segments
-            for stored in self._children(holder, "originalData"):
-                for data in self._children(stored, "data"):
-                    if self._markup.tokens[data].attributes.get("id") == reference:
-                        codes.insert(0, self._plain(data, holder))
+            if holder not in self._stored:
+                data = [one for all in self._children(holder, "originalData") for one in self._children(all, "data")]
+                self._stored[holder] = {self._markup.tokens[one].attributes.get("id"): one for one in data}
+            if (found := self._stored[holder].get(reference)) is not None:
+                codes.insert(0, self._plain(found, holder))
         return next(filter(None, codes), "")
 
     def _local(self, token: Token) -> str:

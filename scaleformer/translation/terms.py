@@ -44,7 +44,9 @@ def requirements(segments: Sequence[str], hypothesis: DocumentHypothesis, terms:
     with the one before (`DocumentHypothesis.shared`) are required there."""
     if not terms:
         return []
-    found = [Counter(_named(match.term, terms) for match in find_terms(segment, terms)) for segment in segments]
+    # all terms with the same target form are counted under the first one
+    named = {term.target: term for term in reversed(terms)}
+    found = [Counter(named[match.term.target] for match in find_terms(segment, terms)) for segment in segments]
     every = []
     for first in range(min(len(segments), len(hypothesis.segments))):
         if first in hypothesis.shared:
@@ -55,11 +57,6 @@ def requirements(segments: Sequence[str], hypothesis: DocumentHypothesis, terms:
         if wanted := sum(found[first:stop], Counter[Term]()):
             every.append(Required(first, stop, wanted))
     return every
-
-
-def _named(term: Term, terms: Sequence[Term]) -> Term:
-    """The first term with the same target form, under which all of them are counted."""
-    return next(one for one in terms if one.target == term.target)
 
 
 def missing_from(text: str, wanted: Counter[Term]) -> Counter[Term]:
