@@ -55,4 +55,4 @@ bench-gpu: install  ## Time training steps, attention and decoding on a GPU in s
 MINUTES ?= 60
 bench-quality: install  ## Train JoeyNMT, Hugging Face, eole and ours for MINUTES on CORPUS each, and score them all
 	test -n "$(CORPUS)" || { echo "CORPUS= is missing: a folder of train, valid and test.jsonl.gz"; exit 1; }
-	$(BIN)/scaleformer benchmark quality corpus="$(CORPUS)" minutes=$(MINUTES)
+	$(BIN)/python -m scripts.quality "$(CORPUS)" --minutes $(MINUTES)

@@ -35,9 +35,7 @@ COMMANDS = {
     "benchmark attention": "Compare time and memory of attention with its peers",
     "benchmark training": "Compare training speed with other libraries",
     "benchmark decoding": "Compare decoding speed with other libraries",
-    "benchmark data": "Time the preparation of a large corpus",
     "benchmark mechanisms": "Train and compare every attention",
-    "benchmark quality": "Train other programs and ours for one time, and score",
 }
 
 

@@ -2,7 +2,7 @@
 
     python train_eole.py JOB.json train|translate
 
-Runs in an environment of its own, which lacks this package: `scaleformer.benchmarks.quality.programs` writes the job.
+Runs in an environment of its own, which lacks this package: `scripts.quality.programs` writes the job.
 The recipe is that of eole's recipes/wmt17/wmt17_ende.yaml, but for the sizes, and for its 50,000 tokens to an update:
 an hour on a CPU has too few of these. The texts are cut into subwords already.
 """

@@ -2,7 +2,7 @@
 
     python train_huggingface.py JOB.json train|translate
 
-Runs in an environment of its own, which lacks this package: `scaleformer.benchmarks.quality.programs` writes the job.
+Runs in an environment of its own, which lacks this package: `scripts.quality.programs` writes the job.
 The trainer's own rate (5e-5, falling to 0 after three epochs) is meant for models that are trained already. So
 schedule, label smoothing and size of the batch are those of our experiments; all else is the trainer's default. The
 rate is that of fairseq's recipe for IWSLT'14, a small model with layer norms after its layers, as here: at the rate of

@@ -2,7 +2,7 @@
 
     python train_joeynmt.py JOB.json train|translate
 
-Runs in an environment of its own, which lacks this package: `scaleformer.benchmarks.quality.programs` writes the job.
+Runs in an environment of its own, which lacks this package: `scripts.quality.programs` writes the job.
 The recipe is that of JoeyNMT's configs/iwslt14_deen_bpe.yaml, but for the sizes, dropout, and the texts, which are cut
 into subwords already.
 """

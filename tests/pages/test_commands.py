@@ -107,7 +107,7 @@ def test_other_programs_are_checked_as_far_as_they_are_known() -> None:
     assert check_other(["python", "-m", "scripts.nothing"]) == "no module scripts.nothing"
     assert check_other(["python", "-m", "scripts.check_prose"]) == ""
     assert name_of(["python", "scripts/evaluate_bleu.py", "a=b"]) == ("evaluate", ["a=b"])
-    assert name_of(["scaleformer", "benchmark", "data", "a=b"]) == ("benchmark data", ["a=b"])
+    assert name_of(["scaleformer", "benchmark", "decoding", "a=b"]) == ("benchmark decoding", ["a=b"])
     assert name_of(["curl", "x"]) is None
 
 

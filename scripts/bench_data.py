@@ -1,43 +1,34 @@
 """Prepare a generated corpus and load its first batch; print the times and the peak memory.
 
-    scaleformer benchmark data segments=5000000 output=DIR [data.num_proc=2] [shards=8] [data.multi_resolution=true]
+    python -m scripts.bench_data DIR [--segments 5000000] [--shards 8] [num_proc=2] [multi_resolution=true] ...
 
-The corpus is written to DIR/corpus (once), all caches to DIR/cache: a second call measures the caches. Memory is the
+Settings are those of the group `data`, without its name. The corpus is written to DIR/corpus (once), all caches to DIR/cache: a second call measures the caches. Memory is the
 proportional share of this process and its descendants (PSS: shared pages count once), sampled five times a second.
 Pages of memory-mapped files, which the system reclaims when needed, are listed separately. Linux only.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+from omegaconf import OmegaConf
 
 from scaleformer.data.config import DataConfig
 from scaleformer.data.several import data_module
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 from scaleformer.data.tokenizer import TokenizerConfig
-from scaleformer.system.schema import Positive, from_mapping
+from scaleformer.system.errors import one_line_errors
+from scaleformer.system.schema import from_mapping
 
 MIB = 1 << 20
-
-
-@dataclass(frozen=True)
-class Options:
-    """The settings; conf/commands/benchmark_data.yaml describes them."""
-
-    segments: Positive
-    output: str
-    shards: Positive
-    vocab_size: int
-    seed: int
-    data: dict[str, Any]
 
 
 def write_corpus(folder: Path, segments: int, shards: int) -> None:
@@ -97,15 +88,23 @@ def watched(name: str, rows: list[dict[str, Any]]) -> Iterator[None]:
     print(f"{name:32} {rows[-1]['seconds']:8.1f} s {whole / MIB:8,.0f} MiB, {files / MIB:,.0f} of files", flush=True)
 
 
-def main(options: Options, given: Sequence[str]) -> None:
+def main(given: Sequence[str] | None = None) -> None:
     """Measure, print and write OUTPUT/result.json."""
-    output = Path(options.output)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("output", type=Path, help="folder of the corpus, its caches and result.json")
+    parser.add_argument("data", nargs="*", metavar="KEY=VALUE", help="settings of the group data")
+    parser.add_argument("--segments", type=int, default=5_000_000, help="of the generated corpus, about")
+    parser.add_argument("--shards", type=int, default=8, help="files of the corpus")
+    parser.add_argument("--vocabulary", type=int, default=700, help="pieces of the tokenizer")
+    options = parser.parse_args(given)
+    output: Path = options.output
+    places = {"format": "jsonl", "path": str(output / "corpus"), "cache_dir": str(output / "cache")}
+    chosen: Any = OmegaConf.to_container(OmegaConf.from_dotlist(options.data))
+    config = from_mapping(DataConfig, {**chosen, **places}, "data")
     rows: list[dict[str, Any]] = []
     with watched("write the corpus", rows):
         write_corpus(output / "corpus", options.segments, options.shards)
-    places = {"path": str(output / "corpus"), "cache_dir": str(output / "cache")}
-    config = from_mapping(DataConfig, {**options.data, **places}, "data")
-    module = data_module(config, TokenizerConfig(vocab_size=options.vocab_size))
+    module = data_module(config, TokenizerConfig(vocab_size=options.vocabulary))
     with watched("hash the files", rows):
         module.fingerprint()
     with watched("tokenizer", rows):
@@ -122,5 +121,10 @@ def main(options: Options, given: Sequence[str]) -> None:
     peak = max(row["bytes"] for row in rows[1:])
     print(f"first batch: {tuple(first.source.shape)} source tokens; {tokens:,} target tokens in the next 100")
     print(f"peak memory after writing the corpus: {peak / MIB:,.0f} MiB")
-    result = {"settings": asdict(options), "steps": rows, "peak_bytes": peak, "report": report}
+    result = {"settings": {**vars(options), "output": str(output)}, "steps": rows, "peak_bytes": peak, "report": report}
     (output / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    with one_line_errors():
+        main()

@@ -10,21 +10,22 @@ from typing import Any
 import pytest
 from hydra import compose, initialize_config_dir
 
-from scaleformer.benchmarks.quality.programs import DRIVERS, Failed, call, phase, run_program
-from scaleformer.benchmarks.quality.rows import ROWS, table, training_overrides
-from scaleformer.cli.command import CONF, default_options
-from tests.commands.calls import Benchmark
+from scaleformer.cli.command import CONF
+from scripts.quality import rows
+from scripts.quality.__main__ import main, parse
+from scripts.quality.programs import DRIVERS, Failed, call, phase, run_program
+from scripts.quality.rows import ROWS, table, training_overrides
 
 
 def test_our_training_ends_by_the_clock(tmp_path: Path) -> None:
-    options = default_options("benchmark quality", corpus="C", minutes=61.5, environments="E")
+    plan, _ = parse(["C", "--minutes", "61.5"])
     for level, of_data in (("sentences", "segment"), ("documents", "document")):
-        overrides = training_overrides(options, level, tmp_path / "run", tmp_path / "cache")
+        overrides = training_overrides(plan, level, tmp_path / "run", tmp_path / "cache")
         with initialize_config_dir(str(CONF.resolve()), version_base=None):
             config: Any = compose("config", overrides)
         assert (config.trainer.max_time, config.trainer.max_steps) == ("00:01:01:30", -1)
         assert (config.data.level, config.schedule.name) == (of_data, "inverse_sqrt")
-        assert config.model.encoder_layers == options.sizes.layers == 4
+        assert config.model.encoder_layers == plan.sizes.layers == 4
 
 
 def result(program: str, level: str, bleu: float, seconds: float | None) -> dict[str, Any]:
@@ -79,9 +80,9 @@ work = Path(job["work"])
 (work / "test.output").write_text("5 6\\n")
 """
     (tmp_path / "train_copier.py").write_text(driver)
-    monkeypatch.setattr("scaleformer.benchmarks.quality.programs.DRIVERS", tmp_path)
+    monkeypatch.setattr("scripts.quality.programs.DRIVERS", tmp_path)
     python, work = Path(sys.executable), tmp_path / "work"
-    with pytest.raises(Failed, match=r"no update was trained in 0 minutes: raise minutes="):
+    with pytest.raises(Failed, match=r"no update was trained in 0 minutes: raise --minutes"):
         run_program("copier", python, {"seconds": 0, "threads": 1}, work)
     assert run_program("copier", python, {"seconds": 60, "threads": 1}, work) == ({"updates": 60}, ["5 6"])
 
@@ -96,12 +97,8 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_rows_that_copy(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_that_copy(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that writes its references scores 100; one that cannot be had is told of, and the others go on."""
-    bench = Benchmark("benchmark quality")
-    rows = sys.modules["scaleformer.benchmarks.quality.rows"]
 
     def environment(program: str, folder: Path) -> Path:
         if program == "eole":
@@ -122,37 +119,30 @@ def test_rows_that_copy(
 
     monkeypatch.setattr(rows, "environment", environment)
     monkeypatch.setattr(rows, "run_program", run_program)
-    chosen = "rows=[joeynmt-sentences,joeynmt-documents,eole-sentences]"
-    settings = [f"corpus={corpus}", f"output={tmp_path / 'out'}", "environments=E", "sizes.vocabulary=305", chosen]
+    settings = [str(corpus), "--output", str(tmp_path / "out"), "--vocabulary", "305"]
+    settings += ["--rows", "joeynmt-sentences", "joeynmt-documents", "eole-sentences"]
     for _ in range(2):  # the second call has nothing to do but the row that failed
-        with pytest.raises(SystemExit):
-            bench.main(settings)
+        with pytest.raises(ValueError, match="1 of 3 rows failed: eole-sentences"):
+            main(settings)
     assert asked == ["joeynmt-sentences", "joeynmt-documents"]
     found = [json.loads((tmp_path / "out" / "results" / f"{name}.json").read_text()) for name in asked]
     assert [r["scores"][0]["score"] for r in found] == pytest.approx([100, 100])
     assert found[1]["pieces_of_other_segments"] == 0
     assert "eole-sentences: failed: no such package" in (tmp_path / "out" / "quality.md").read_text()
-    capsys.readouterr()
-    with pytest.raises(SystemExit):
-        bench.main([*settings, "segments=3"])
-    assert "holds rows of other settings, segments (was None): choose another folder" in capsys.readouterr().err
+    with pytest.raises(ValueError, match=r"holds rows of other settings, segments \(was None\): choose another folder"):
+        main([*settings, "--segments", "3"])
 
 
-@pytest.mark.parametrize(
-    ("argument", "message"),
-    [
-        (
-            "rows=[fairseq-sentences]",
-            "rows is ['fairseq-sentences']: it must be a list of one of scaleformer",
-        ),
-        ("recipe=best", "recipe is 'best': it must be one of own, ours"),
-        ("minutes=0", "minutes is 0: it must be a float of at least 0.1"),
-    ],
-)
-def test_wrong_options(argument: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_options(capsys: pytest.CaptureFixture[str]) -> None:
+    for option, value, message in (
+        ("--recipe", "best", "recipe is 'best': it must be one of own, ours"),
+        ("--minutes", "0", "minutes is 0.0: it must be a float of at least 0.1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            parse(["C", option, value])
     with pytest.raises(SystemExit):
-        Benchmark("benchmark quality").main(["corpus=C", "environments=E", argument])
-    assert message in capsys.readouterr().err
+        parse(["C", "--rows", "fairseq-sentences"])
+    assert "invalid choice: 'fairseq-sentences'" in capsys.readouterr().err
 
 
 def test_every_program_has_a_driver() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scaleformer.benchmarks.quality.texts import Test, first_segments, longest, training_lines, write_lines
+from scripts.quality.texts import Test, first_segments, longest, training_lines, write_lines
 from scaleformer.data.encoded import EncodedCorpus, encode_documents
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.text.documents import Document, one_line

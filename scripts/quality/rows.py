@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from scaleformer.benchmarks.models import Sizes
-from scaleformer.benchmarks.quality.programs import EOLE, HUGGING_FACE, JOEYNMT, OURS, call, environment, run_program
-from scaleformer.benchmarks.quality.texts import LEVELS, Test, first_segments, longest, training_lines, write_lines
 from scaleformer.benchmarks.tables import markdown
 from scaleformer.data.config import DataConfig
 from scaleformer.data.splits import EncodedSplits
@@ -21,6 +19,8 @@ from scaleformer.evaluation.plain import read_plain, score_plain, write_plain
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.schema import Positive, Range
 from scaleformer.translation.translator import Translator
+from scripts.quality.programs import EOLE, HUGGING_FACE, JOEYNMT, OURS, call, environment, run_program
+from scripts.quality.texts import LEVELS, Test, first_segments, longest, training_lines, write_lines
 
 WHOLE = "whole"  # documents in one pass, by the model that is trained on pieces of them
 ROWS = tuple(
@@ -36,7 +36,7 @@ NAMES = {OURS: "Scaleformer", HUGGING_FACE: "Hugging Face (Marian)", JOEYNMT: "J
 
 @dataclass(frozen=True)
 class Plan:
-    """What all rows share; conf/commands/benchmark_quality.yaml describes it."""
+    """What all rows share; `python -m scripts.quality --help` describes it."""
 
     corpus: str
     minutes: Annotated[float, Range(ge=0.1)]

@@ -12,9 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-PACKAGE = Path(__file__).parents[2]
-#: Programs for these environments, which lack this package: in a working tree they lie beside it.
-DRIVERS = next(path / "scripts" / "quality" for path in (PACKAGE, PACKAGE.parent) if (path / "scripts").is_dir())
+DRIVERS = Path(__file__).parent  # the programs for these environments, which lack this package
 HUGGING_FACE, JOEYNMT, EOLE, OURS = "huggingface", "joeynmt", "eole", "scaleformer"
 #: The calls of `pip install` of each program, after that of torch. JoeyNMT pins a protobuf that newer packages refuse.
 INSTALLATION: Mapping[str, Sequence[Sequence[str]]] = {
@@ -87,5 +85,5 @@ def run_program(program: str, python: Path, job: Mapping[str, Any], work: Path) 
         facts |= phase(name, work, [str(python), driver, str(request), name], job["threads"])
         if not facts["updates"]:
             (work / "train.json").unlink()
-            raise Failed(f"no update was trained in {job['seconds'] / 60:g} minutes: raise minutes=")
+            raise Failed(f"no update was trained in {job['seconds'] / 60:g} minutes: raise --minutes")
     return facts, (work / "test.output").read_text(encoding="utf-8").splitlines()
