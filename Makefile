@@ -46,7 +46,8 @@ bench: install  ## Time attention, training and decoding beside their peers; wri
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -c constraints.txt $(JOEYNMT)
 	$(BIN)/scaleformer benchmark attention settings=[plain,commands]
 	TORCH_CPP_LOG_LEVEL=ERROR $(BIN)/scaleformer benchmark training
-	$(BIN)/scaleformer benchmark decoding page=docs/benchmarks.md
+	$(BIN)/scaleformer benchmark decoding
+	$(BIN)/python -m scripts.pages.benchmarks
 
 bench-gpu: install  ## Time training steps, attention and decoding on a GPU in some 10 minutes; continues where it was
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]' flash-linear-attention

@@ -2,9 +2,10 @@
 
     python -m scripts.bench_data DIR [--segments 5000000] [--shards 8] [num_proc=2] [multi_resolution=true] ...
 
-Settings are those of the group `data`, without its name. The corpus is written to DIR/corpus (once), all caches to DIR/cache: a second call measures the caches. Memory is the
-proportional share of this process and its descendants (PSS: shared pages count once), sampled five times a second.
-Pages of memory-mapped files, which the system reclaims when needed, are listed separately. Linux only.
+Settings are those of the group `data`, without its name. The corpus is written to DIR/corpus (once), all caches to
+DIR/cache: a second call measures the caches. Memory is the proportional share of this process and its descendants (PSS:
+shared pages count once), sampled five times a second. Pages of memory-mapped files, which the system reclaims when
+needed, are listed separately. Linux only.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--segments", type=int, default=5_000_000, help="of the generated corpus, about")
     parser.add_argument("--shards", type=int, default=8, help="files of the corpus")
     parser.add_argument("--vocabulary", type=int, default=700, help="pieces of the tokenizer")
-    options = parser.parse_args(given)
+    options = parser.parse_intermixed_args(given)
     output: Path = options.output
     places = {"format": "jsonl", "path": str(output / "corpus"), "cache_dir": str(output / "cache")}
     chosen: Any = OmegaConf.to_container(OmegaConf.from_dotlist(options.data))

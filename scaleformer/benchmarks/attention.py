@@ -15,7 +15,6 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from scaleformer.benchmarks.attention_options import (
     ALL,
-    CLOCKS,
     KERNEL,
     PAPER,
     PASSES,
@@ -193,10 +192,7 @@ def beside_softmax(
     Up to `pair_limit` tokens each alternates with softmax alone: a call of a millisecond depends on what the call
     before left in the caches, and explicit scores and the paper's algorithms leave nothing. Beyond, all take turns.
     """
-    timed = partial(
-        alternate, repeats=options.repeats, seconds=options.seconds,
-        clock=CLOCKS[options.clock],
-    )  # fmt: skip
+    timed = partial(alternate, repeats=options.repeats, seconds=options.seconds)
     if SOFTMAX not in functions or length > options.pair_limit:
         times = timed(functions)
         return {name: (seconds, times.get(SOFTMAX)) for name, seconds in times.items()}

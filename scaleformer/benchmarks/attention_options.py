@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -16,7 +15,6 @@ RECALL = "segment-recall"
 MECHANISMS = (KERNEL, RECALL)
 PAPER = "the paper's algorithms"
 ALL = "all scores"
-CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 PASSES = ("forward", "forward+backward")
 SETTINGS = ("plain", "commands")
 SLOPE_FROM = 2048  # length in tokens from which growth is measured
@@ -29,7 +27,7 @@ CASES = ("causal", "bidirectional", "cross", "relative term", "kernel term", "ke
 class Options:
     """The settings; conf/commands/benchmark_attention.yaml describes them."""
 
-    part: Literal["compare", "terms", "long", "auto"]
+    part: Literal["compare", "terms", "long"]
     cases: NonEmpty[Annotated[str, OneOf(CASES)]] | None
     lengths: NonEmpty[Positive] | None
     batch: int
@@ -47,19 +45,15 @@ class Options:
     pair_limit: int
     repeats: int
     seconds: float
-    clock: Annotated[str, OneOf(CLOCKS)]
     threads: Positive | None
     dtype: str
     memory: bool
     settings: NonEmpty[Annotated[str, OneOf(SETTINGS)]]
     seed: int
     output: str
-    page: str | None
 
     def __post_init__(self) -> None:
         """Raises ValueError for settings that cannot be measured."""
-        if self.part == "auto" and not self.segments:
-            raise ValueError("segments is []: it must have one with part=auto")
         if not isinstance(getattr(torch, self.dtype, None), torch.dtype):
             raise ValueError(f"dtype is {self.dtype!r}: it must be the name of a torch type, such as bfloat16")
 
@@ -76,8 +70,4 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "lengths": [256, 512, 1024, 2048, 4096],
     },
     "long": {"cases": ["causal", "bidirectional"], "lengths": [2048, 4096, 8192, 16384, 32768, 65536, 131072]},
-    "auto": {
-        "cases": ["causal", "bidirectional", "cross"],
-        "lengths": [16, 32, 64, 96, 128, 192, 256, 384, 512, 1024, 4096, 16384],
-    },
 }

@@ -39,27 +39,6 @@ def long_tables(result: Result) -> list[str]:
     return [*attention_tables(result), markdown(header, lines)]
 
 
-def choice_tables(result: Result) -> list[str]:
-    """For each mechanism the milliseconds of every algorithm, the choice of `auto`, and its excess over the best."""
-    tables, rows = [], result["rows"]
-    for (mechanism,) in distinct(rows, "mechanism"):
-        chosen = [row for row in rows if row["mechanism"] == mechanism]
-        lengths = sorted({row["length"] for row in chosen})
-        lines = []
-        for case, passes in distinct(chosen, "case", "passes"):
-            found = {row["length"]: row for row in chosen if (row["case"], row["passes"]) == (case, passes)}
-            names = dict.fromkeys(name for row in found.values() for name in row["seconds"])
-            for name in names:
-                times = {n: row["seconds"][name] for n, row in found.items() if name in row["seconds"]}
-                cells = (f"{times[n] * 1e3:.3g}" if n in times else "" for n in lengths)
-                lines.append([f"{case}, {passes}: {name}", *cells])
-            picked = (f"{found[n]['choice']} +{found[n]['excess']:.0%}" if n in found else "" for n in lengths)
-            lines.append([f"{case}, {passes}: auto", *picked])
-        tables.append(markdown([f"{mechanism}: ms", *(f"{n:,}" for n in lengths)], lines))
-    worst = ", ".join(f"{name} {excess:.0%}" for name, excess in result["worst"].items())
-    return [*tables, f"Largest excess of `auto` over the best: {worst}."]
-
-
 def _time(row: Result) -> str:
     ratio = "" if row["ratio"] is None else f" ({row['ratio']:.2f})"
     return f"{row['seconds'] * 1e3:.3g}{ratio}"
@@ -90,37 +69,15 @@ def draw(rows: Rows, path: Path, conditions: str, quantity: str = "seconds") -> 
         for (system,) in distinct(chosen, "system"):
             points = sorted((row["length"], row[quantity] * unit) for row in chosen if row["system"] == system)
             axis.plot(*zip(*points, strict=True), label=system, **styles[system, ""])
-        _scales(axis)
+        set_scales(axis)
         label(axis, f"{case}, {name}", "tokens", words)
     legend_below(figure)
     figure.suptitle(conditions, fontsize=9)
     save(figure, path)
 
 
-def draw_choices(rows: Rows, path: Path, conditions: str) -> None:
-    """Time of each algorithm relative to the best, against length; rings mark the choice of `auto`."""
-    mechanisms = [name for (name,) in distinct(rows, "mechanism")]
-    kinds = distinct(rows, "case", "passes")
-    names = list(dict.fromkeys(name for row in rows for name in row["seconds"]))
-    styles = line_styles(names)
-    figure, axes = panels(len(mechanisms) * len(kinds), columns=len(kinds), width=3.2, height=3.0)
-    for (mechanism, kind), axis in zip(product(mechanisms, kinds), axes, strict=True):
-        wanted = (mechanism, *kind)
-        chosen = sorted((r for r in rows if (r["mechanism"], r["case"], r["passes"]) == wanted), key=_length)
-        for name in dict.fromkeys(n for row in chosen for n in row["seconds"]):
-            points = [(r["length"], r["seconds"][name] / min(r["seconds"].values())) for r in chosen
-                      if name in r["seconds"]]  # fmt: skip
-            axis.plot(*zip(*points, strict=True), label=name, **styles[name, ""])
-        taken = [(row["length"], 1 + row["excess"]) for row in chosen]
-        axis.plot(*zip(*taken, strict=True), "ko", fillstyle="none", markersize=8, label="auto")
-        _scales(axis)
-        label(axis, f"{mechanism}, {kind[0]},\n{kind[1]}", "tokens", "time / best time" if kind == kinds[0] else "")
-    legend_below(figure)
-    figure.suptitle(conditions, fontsize=9)
-    save(figure, path)
-
-
-def _scales(axis: Axes) -> None:
+def set_scales(axis: Axes) -> None:
+    """Logarithmic axes with plain numbers."""
     axis.set_xscale("log", base=2)
     axis.set_yscale("log", base=2)
     plain_numbers(axis, y=True)

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scaleformer.evaluation.attention_files import write_maps
-from scaleformer.evaluation.attention_maps import attention_maps
+from scaleformer.evaluation.attention_maps import attention_maps, write_maps
 from scaleformer.evaluation.translation_run import provenance_of, results_folder
 from scaleformer.formats.lines import Input
 from scaleformer.report.attention import plot_attention
@@ -47,8 +46,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     conditions = provenance_of(translator)
     path = write_maps(folder / f"attention-{options.name}", maps, {**conditions, "document": where})
     plots = folder.parent / "plots" if folder.name == "results" else folder
-    pieces = {"source": maps.source_pieces, "target": maps.target_pieces}
-    drawn = plot_attention(maps.weights, pieces, maps.mechanisms, plots, f"attention-{options.name}")
+    drawn = plot_attention(maps, plots, f"attention-{options.name}")
     print(f"written to {path} and {', '.join(str(figure) for figure in drawn.values())}")
 
 

@@ -3,15 +3,13 @@
     scaleformer benchmark attention [lengths=[256,1024,4096]] [threads=2] [dtype=bfloat16] ...
     scaleformer benchmark attention settings=[plain,commands]   # as from plain Python, and as in the commands
     scaleformer benchmark attention part=long       # growth of time and memory up to 128k tokens; some minutes
-    scaleformer benchmark attention part=auto       # the choice of algorithm=auto, and every algorithm
     scaleformer benchmark attention part=terms      # [Scaleformer] Figures 4 and 5: its two terms alone
 
 The peer is torch's fused softmax attention, without relative positions. Up to `pair_limit` tokens each system
 alternates with the peer alone (a call of a millisecond depends on what the call before left in the caches); beyond, all
 take turns, in one process. Times are medians of at least `repeats` calls after one warm-up, with memory kept by the C
 library, as in training. Cross-attention has a source as long as the target, and no relative positions. Prints tables
-and writes OUTPUT/attention.json, or OUTPUT/attention_PART.json, with its figures; `page=docs/benchmarks.md` writes the
-page of all benchmarks with results in OUTPUT.
+and writes OUTPUT/attention.json, or OUTPUT/attention_PART.json, with its figures.
 """
 
 from __future__ import annotations
@@ -24,19 +22,16 @@ from typing import Any
 from rich.console import Console
 
 from scaleformer.benchmarks.attention import AttentionCost, measure_costs, slopes
-from scaleformer.benchmarks.attention_choice import measure_choices, worst
 from scaleformer.benchmarks.attention_options import SLOPE_FROM, Options
-from scaleformer.benchmarks.attention_report import draw, draw_choices
-from scaleformer.benchmarks.page import SECTIONS, write_page
+from scaleformer.benchmarks.attention_report import attention_tables, draw, long_tables
 from scaleformer.benchmarks.plain import plain_rows
-from scaleformer.system.files import check_file
 from scaleformer.system.provenance import device_in_words, provenance, write_result
 
 
-def compare(options: Options, console: Console) -> Iterator[dict[str, Any]]:
+def compare(options: Options) -> Iterator[dict[str, Any]]:
     """What is measured so far, after each length."""
     rows: list[AttentionCost] = []
-    with console.status("") as status:
+    with Console().status("") as status:
         for case in options.cases or ():
             for length in sorted(options.lengths or ()):
                 if case == "cross" and length > options.cross_limit:
@@ -52,34 +47,20 @@ def compare(options: Options, console: Console) -> Iterator[dict[str, Any]]:
                 }
 
 
-def choose(options: Options, console: Console) -> Iterator[dict[str, Any]]:
-    with console.status("") as status:
-        rows = measure_choices(options, status.update)
-    yield {"worst": worst(rows), "rows": [asdict(row) for row in rows]}
-
-
 def main(options: Options, given: Sequence[str]) -> None:
     """Measure, print and write."""
-    check_file("page", options.page)
     options = options.with_defaults()
-    console = Console()
     conditions = provenance("cpu", options.seed)
     name = "attention" if options.part == "compare" else f"attention_{options.part}"
     output = Path(options.output)
     result: dict[str, Any] = {}
-    for found in (choose if options.part == "auto" else compare)(options, console):
+    for found in compare(options):
         result = {**conditions, "settings": asdict(options), **found}
         write_result(output / f"{name}.json", result)  # nothing measured is lost where the run is stopped
-    text = "\n\n".join(SECTIONS[name].tables(result))
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    print("\n\n".join((long_tables if options.part == "long" else attention_tables)(result)))
     words = device_in_words(conditions["device"])
     words += f", {options.dtype}, batch {options.batch}, {options.heads} heads of {options.width}, R={options.horizon}"
-    if options.part == "auto":
-        draw_choices(result["rows"], output / f"{name}.png", words)
-    else:
-        draw(result["rows"], output / f"{name}.png", words)
-    if options.memory and options.part != "auto":
+    draw(result["rows"], output / f"{name}.png", words)
+    if options.memory:
         draw(result["rows"], output / f"{name}-memory.png", words, "memory")
-    console.print(f"{words}\n{output / name}.json and {name}.png", highlight=False, soft_wrap=True)
-    if options.page:
-        console.print(f"{write_page(output, Path(options.page))}", highlight=False, soft_wrap=True)
+    print(f"{words}\n{output / name}.json and {name}.png")

@@ -26,10 +26,10 @@ import torch
 from omegaconf import OmegaConf
 
 from scaleformer.benchmarks.mechanisms import Conditions, measure_alone, measure_model
+from scaleformer.benchmarks.mechanisms_report import write_comparison
 from scaleformer.benchmarks.tasks import TASKS, learn
 from scaleformer.cli.command import CONF, default_options
 from scaleformer.report.curves import read_curves
-from scaleformer.report.mechanisms import write_comparison
 from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import NonEmpty, OneOf, Positive, check_type

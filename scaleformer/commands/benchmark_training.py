@@ -4,8 +4,7 @@
 
 All systems of a length take turns in one process, with the same sizes, tokens, precision and optimizer. Peers that are
 not installed, and lengths that a system lacks memory or time for, are skipped with a note. Prints tables, writes
-OUTPUT/training.json and OUTPUT/training.png; `page=docs/benchmarks.md` writes the page of all benchmarks with results
-in OUTPUT.
+OUTPUT/training.json and OUTPUT/training.png.
 """
 
 from __future__ import annotations
@@ -19,11 +18,10 @@ import torch
 from rich.console import Console
 
 from scaleformer.benchmarks.models import Sizes, available_memory
-from scaleformer.benchmarks.page import draw_training, training_tables, write_page
+from scaleformer.benchmarks.models_report import draw_training, training_tables
 from scaleformer.benchmarks.peers import PACKAGES, peer_versions
 from scaleformer.benchmarks.training import GIB, PEERS, Limits, StepCost, measure_steps, product_rates
 from scaleformer.model.attention import MECHANISMS
-from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import NonEmpty, OneOf, Positive, Range
 
@@ -44,10 +42,9 @@ class Options:
     memory_limit: float | None
     threads: Positive | None
     output: str
-    page: str | None
 
 
-def compare(options: Options, console: Console) -> Iterator[dict[str, Any]]:
+def compare(options: Options) -> Iterator[dict[str, Any]]:
     """The rows of all precisions, and the peaks of the machine: what is measured so far, after each length."""
     installed = peer_versions()
     systems = [s for s in options.systems if PACKAGES.get(s, "") in ("", *installed)]
@@ -56,7 +53,7 @@ def compare(options: Options, console: Console) -> Iterator[dict[str, Any]]:
     limits = Limits(options.step_limit, memory, options.seconds, options.repeats)
     rows: list[StepCost] = []
     peaks = {}
-    with console.status("") as status:
+    with Console().status("") as status:
         for precision in options.precisions:
             torchs, ours = product_rates(getattr(torch, precision))
             peaks[precision] = max(torchs, ours)
@@ -73,18 +70,13 @@ def compare(options: Options, console: Console) -> Iterator[dict[str, Any]]:
 
 def main(options: Options, given: Sequence[str]) -> None:
     """Measure the steps of all systems at all lengths; write tables, a figure and the results file."""
-    check_file("page", options.page)
-    console = Console()
     written = Path(options.output) / "training.json"
     conditions = provenance("cpu", 0)
     conditions["versions"] |= peer_versions()
     result: dict[str, Any] = {}
-    for found in compare(options, console):
+    for found in compare(options):
         result = {**conditions, "settings": asdict(options), **found}
         write_result(written, result)  # nothing measured is lost where the run is stopped
-    text = "\n\n".join([*training_tables(result), *result["notes"]])
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    print("\n\n".join([*training_tables(result), *result["notes"]]))
     draw_training(result["rows"], written.with_suffix(".png"))
-    console.print(f"{written} and training.png", highlight=False, soft_wrap=True)
-    if options.page:
-        console.print(f"{write_page(Path(options.output), Path(options.page))}", highlight=False, soft_wrap=True)
+    print(f"{written} and training.png")

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from scaleformer.decoding.config import choose_decoding
@@ -81,8 +79,9 @@ def main(options: Options, given: Sequence[str]) -> None:
         else:
             both = options.missing == "paragraphs"
             losses = joined_losses(translator, documents, places, both=both, progress=bar("scoring"))
-        translate = partial(boundary_translations, places=places)
-        found = translate(translator, documents, decoding, metrics, bar) if options.decode else None
+        found = None
+        if options.decode:
+            found = boundary_translations(translator, documents, places, decoding, metrics, bar)
     signatures = {"d-BLEU": found.whole.signature} if found else {}
     parts = ["boundaries", corpus.label, options.missing if options.missing != "one" else "", options.segments]
     name = "-".join(str(part) for part in parts if part)
@@ -101,28 +100,21 @@ def main(options: Options, given: Sequence[str]) -> None:
         "translation": asdict(found) if found else None,
     }
     path = write_result(folder / f"{name}.json", payload)
-    console = Console()
     if isinstance(losses, JoinedLoss):
-        message = (
+        print(
             f"{len(documents)} documents: {losses.whole:.3f} nats per token, {losses.source:.3f} without "
             f"{losses.boundaries:,} boundaries of the source"
         )
-        console.print(message, highlight=False, markup=False, soft_wrap=True)
     else:
-        print_table(_table(losses, len(documents)), console)
+        print_table(_table(losses, len(documents)))
     if found:
-        console.print(_in_words(found), highlight=False, markup=False, soft_wrap=True)
-    console.print(
-        f"{payload['left_out']} documents with fewer than {LEAST} segments left out\nwritten to {path}",
-        highlight=False, markup=False, soft_wrap=True,
-    )  # fmt: skip
+        print(_in_words(found))
+    print(f"{payload['left_out']} documents with fewer than {LEAST} segments left out\nwritten to {path}")
 
 
 def _table(losses: Sequence[BoundaryLoss], documents: int) -> Table:
     title = f"{documents} documents: nats per token in the segments after two merged ones"
-    table = plain_table(title)
-    for column in ("segments after", "tokens", "every <sep>", "source lacks one", "target lacks one"):
-        table.add_column(column, justify="left" if column == "segments after" else "right")
+    table = plain_table(title, ("segments after",), ("tokens", "every <sep>", "source lacks one", "target lacks one"))
     for loss in losses:
         values = (f"{value:.3f}" for value in (loss.whole, loss.source, loss.target))
         table.add_row(loss.distance, f"{loss.tokens:,}", *values)

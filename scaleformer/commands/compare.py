@@ -10,8 +10,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from scaleformer.evaluation.alignment import RULE
 from scaleformer.evaluation.metrics import choose_metrics
 from scaleformer.evaluation.saved_translations import (
@@ -67,13 +65,12 @@ def main(options: Options, given: Sequence[str]) -> None:
     path = Path(str(options.output or files[0].with_name(f"compare-{stem(files[0]).removeprefix('bleu-')}.json")))
     systems_of = {"translations": translations, "checkpoints": checkpoints}
     write_result(path, {**provenance(), **settings, **systems_of, **asdict(comparison), "kind": "compare"})
-    console = Console()
     title = f"{comparison.lines:,} lines, against {comparison.baseline}; * both tests below 0.05"
-    print_table(comparison_table(comparison, title), console)
+    print_table(comparison_table(comparison, title))
     for metric, signatures in comparison.signatures.items():
         for signature in signatures.values():
-            console.print(f"{metric}: {signature}", soft_wrap=True, highlight=False, markup=False)
-    console.print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)
+            print(f"{metric}: {signature}")
+    print(f"written to {path}")
 
 
 def _file(path: Path, split: str) -> Path:

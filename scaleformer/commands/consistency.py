@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rich.console import Console
-
 from scaleformer.evaluation.alignment import RULE
 from scaleformer.evaluation.context.consistency import read_variants, score_consistency
 from scaleformer.evaluation.saved_translations import origin, read_translations, stem
@@ -45,11 +43,9 @@ def main(options: Options, given: Sequence[str]) -> None:
         "alignment": RULE,
     }
     write_result(path, {**payload, "terms": options.terms, "scores": [asdict(score) for score in scores]})
-    table = plain_table(f"{len(documents)} documents")
-    for column in ("kind", "repeated words", "mentions", "as reference", "consistent"):
-        table.add_column(column, justify="left" if column == "kind" else "right")
+    numbers = ("repeated words", "mentions", "as reference", "consistent")
+    table = plain_table(f"{len(documents)} documents", ("kind",), numbers)
     for s in scores:
         table.add_row(s.kind, f"{s.words:,}", f"{s.mentions:,}", f"{s.as_reference:.1%}", f"{s.consistent:.1%}")
-    console = Console()
-    print_table(table, console)
-    console.print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)
+    print_table(table)
+    print(f"written to {path}")

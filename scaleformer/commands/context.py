@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -78,9 +77,8 @@ def main(options: Options, given: Sequence[str]) -> None:
     path = write_result(folder / f"{name}.json", payload)
     with atomic_writer(folder / f"{name}.jsonl") as file:
         file.writelines(json.dumps(asdict(outcome), ensure_ascii=False) + "\n" for outcome in report.outcomes)
-    console = Console()
-    print_table(_table(report, len(documents)), console)
-    console.print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)
+    print_table(_table(report, len(documents)))
+    print(f"written to {path}")
 
 
 def _stem(path: Path) -> str:
@@ -116,11 +114,8 @@ def _documents(
 
 def _table(report: ContextReport, documents: int) -> Table:
     seen = "all segments before" if report.context is None else f"{report.context} segments before"
-    table = plain_table(f"{documents} documents, with {seen}")
-    for column in ("kind", "distance"):
-        table.add_column(column)
-    for column in ("count", "chance", "contrastive", "generative", "wrong", "unclear"):
-        table.add_column(column, justify="right")
+    numbers = ("count", "chance", "contrastive", "generative", "wrong", "unclear")
+    table = plain_table(f"{documents} documents, with {seen}", ("kind", "distance"), numbers)
     for score in report.scores:
         shares = (score.chance, score.contrastive, score.generative, score.wrong, score.unclear)
         cells = ["" if share is None else f"{share:.1%}" for share in shares]

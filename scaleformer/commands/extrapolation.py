@@ -53,7 +53,6 @@ class Options:
     metrics: dict[str, Any]
     loss: bool
     decode: bool
-    loss_only: bool
     bootstrap_samples: Natural
     randomization_trials: Natural
     loss_tokens: Positive
@@ -138,7 +137,7 @@ def _protocol(systems: list[System], options: Options, given: Sequence[str], lan
         modes=tuple(listed(options.modes)),
         window=_window(first.trained, options.window),
         loss=options.loss,
-        decode=options.decode and not options.loss_only,
+        decode=options.decode,
         metrics=choose_metrics(first.translator.config, options.metrics, given, language),
         loss_tokens=options.loss_tokens,
     )

@@ -16,8 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from rich.console import Console
-
 from scaleformer.evaluation.evaluate import print_positions, print_report
 from scaleformer.evaluation.log_probabilities import DocumentScore, perplexity, rescore, score_documents
 from scaleformer.evaluation.metrics import choose_metrics
@@ -125,16 +123,14 @@ def _score_plain(options: Options, given: Sequence[str]) -> None:
     scores = score_plain(documents, hypotheses, metrics, ter=options.ter)
     conditions = {"input": options.input, "reference": options.reference, "metrics": asdict(metrics)}
     path = write_plain(options.output, scores, conditions)
-    console = Console()
-    print_report(scores.report, console, f"{len(documents)} documents, {scores.aligned} realigned")
-    print_positions(scores.positions, console)
+    print_report(scores.report, f"{len(documents)} documents, {scores.aligned} realigned")
+    print_positions(scores.positions)
     found = scores.difference.to_dict()
-    for line in (
-        f"omitted: {found['omitted']:.2%} of the tokens of the reference, {found['omitted_segments']} whole segments",
-        f"added: {found['added']:.2%} of the tokens of the text",
-        f"written to {path}",
-    ):
-        console.print(line, soft_wrap=True, highlight=False, markup=False)
+    print(
+        f"omitted: {found['omitted']:.2%} of the tokens of the reference, {found['omitted_segments']} whole segments\n"
+        f"added: {found['added']:.2%} of the tokens of the text\n"
+        f"written to {path}"
+    )
 
 
 def _numbers(score: DocumentScore) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from scaleformer.data.synthetic.corpus import SyntheticConfig
+from scaleformer.system.errors import DataError
 from scaleformer.system.schema import Natural, Positive, Range, Share, check_fields, from_mapping, shown
 from scaleformer.text.documents import Level
 from scaleformer.vocabulary import tag_name
@@ -19,6 +20,10 @@ Format = Literal["synthetic", "jsonl", "text", "hub"]
 Boundaries = Literal["blank", "ids", "lines"]
 # Settings that only one format reads.
 _READ_BY = {"source_suffix": "text", "target_suffix": "text", "boundaries": "text", "holdout": "jsonl"}
+
+
+class MissingSplit(DataError):
+    """The split does not exist or has no documents."""
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import datasets
-from filelock import FileLock
+from datasets.arrow_writer import ArrowWriter
 
-from scaleformer.data.cache import cache_errors
+from scaleformer.data.cache import made_once
 from scaleformer.data.sources import SplitSource, warn_of_one_document
 from scaleformer.system.errors import DataError
+from scaleformer.system.files import replaced
 from scaleformer.text.documents import Document
 
 _FEATURES = datasets.Features(
@@ -25,7 +24,7 @@ _FEATURES = datasets.Features(
         "beads": [[datasets.Value("int32")]],
     }
 )
-_CACHE_VERSION = 2
+_CACHE_VERSION = 3
 
 
 class Corpus(Sequence[Document]):
@@ -59,36 +58,23 @@ def load_split(source: SplitSource, cache_dir: str | Path) -> Corpus:
 
     Raises DataError for faults that the reader finds, a split without documents, or a cache that cannot be written.
     """
-    content = f"{_CACHE_VERSION} {source.fingerprint()}"
-    folder = Path(cache_dir) / "corpora" / hashlib.sha256(content.encode()).hexdigest()[:32]
-    kept = folder.is_dir()
-    try:
-        return _load(source, content, folder)
-    except Exception:
-        if not kept:
-            raise
-    with cache_errors(folder.parent), FileLock(folder.with_suffix(".lock")):  # one process makes it, others wait
-        with suppress(Exception):
-            return _load(source, content, folder)
-        shutil.rmtree(folder, ignore_errors=True)
-        return _load(source, content, folder)
+    name = hashlib.sha256(f"{_CACHE_VERSION} {source.fingerprint()}".encode()).hexdigest()[:32]
+    path = Path(cache_dir) / "corpora" / f"{name}.arrow"
 
+    def make() -> None:
+        with replaced(path) as temporary, ArrowWriter(features=_FEATURES, path=str(temporary)) as writer:
+            for document in _some(source.read(), source):
+                writer.write(
+                    {
+                        "id": document.id,
+                        "source": list(document.source),
+                        "target": list(document.target),
+                        "beads": [list(bead) for bead in document.beads],
+                    }
+                )
+            writer.finalize()
 
-def _load(source: SplitSource, content: str, folder: Path) -> Corpus:
-    """Raises DataError also for a damaged cache."""
-    arguments = {"source": source, "content": content}
-    bars = datasets.are_progress_bars_disabled()
-    datasets.disable_progress_bars()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        table = datasets.Dataset.from_generator(_rows, features=_FEATURES, cache_dir=str(folder), gen_kwargs=arguments)
-    except Exception as error:
-        raise _own_error(error, folder) from None
-    finally:
-        if not bars:
-            datasets.enable_progress_bars()
-    assert isinstance(table, datasets.Dataset)
-    corpus = Corpus(table)
+    corpus = made_once(path, lambda: Corpus(datasets.Dataset.from_file(str(path))), make)
     warn_of_one_document(source, len(corpus), len(corpus[0].source))
     return corpus
 
@@ -117,22 +103,3 @@ def _some(documents: Iterator[Document], source: SplitSource) -> Iterator[Docume
         yield document
     if empty:
         raise DataError(f"{source.where}: no documents in the {source.name} split")
-
-
-def _rows(source: SplitSource, content: str) -> Iterator[dict[str, Any]]:
-    """Rows of a split, at least one; `datasets` includes `content` in its hash."""
-    for document in _some(source.read(), source):
-        sides = {"source": list(document.source), "target": list(document.target)}
-        yield {"id": document.id, **sides, "beads": [list(bead) for bead in document.beads]}
-
-
-def _own_error(error: BaseException, cache: Path) -> BaseException:
-    """The DataError or write error within the exceptions that `datasets` wraps around it."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, DataError):
-            return cause
-        if isinstance(cause, OSError):
-            return DataError(f"{cache}: cannot write the cache ({cause.strerror or cause}): set data.cache_dir")
-        cause = cause.__cause__ or cause.__context__
-    return error

@@ -9,8 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from scaleformer.data.config import HubConfig
-from scaleformer.data.errors import MissingSplit
+from scaleformer.data.config import HubConfig, MissingSplit
 from scaleformer.formats.rows import Row, cell, grouped, value
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 
-from scaleformer.data.config import DataConfig, HubConfig
-from scaleformer.data.errors import MissingSplit
+from scaleformer.data.config import DataConfig, HubConfig, MissingSplit
 from scaleformer.data.hub import hub_documents, hub_fingerprint
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 from scaleformer.formats.json_lines import read_jsonl

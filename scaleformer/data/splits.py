@@ -9,12 +9,11 @@ from typing import Any
 
 from scaleformer.data.augment.annotating import Changes, annotating_for
 from scaleformer.data.augment.masking import Masking
-from scaleformer.data.config import DataConfig
+from scaleformer.data.config import DataConfig, MissingSplit
 from scaleformer.data.corpora import DocumentStream, load_split
 from scaleformer.data.cutting import Cutting
 from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.data.encoding_cache import cached_encoding
-from scaleformer.data.errors import MissingSplit
 from scaleformer.data.sources import SplitSource, segmentation, split_sources
 from scaleformer.data.synthetic.corpus import generate
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig

@@ -11,7 +11,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 import sentencepiece as spm
 
@@ -37,8 +37,6 @@ SPECIAL = len(SPECIAL_PIECES)
 _UNTRAINABLE = re.compile("[\t\n\r\0\u2585]")
 ModelType = Literal["unigram", "bpe"]
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -68,21 +67,20 @@ def evaluate_translator(
     samples_file = "samples.txt" if label == test_split(translator.config) else f"samples-{label}.txt"
     samples_path = (folder.parent if folder.name == "results" else folder) / samples_file
     write_samples(samples_path, chosen_samples)
-    console = Console()
     if show_samples:
-        console.print(format_samples(chosen_samples, max_segments=3), highlight=False, markup=False, soft_wrap=True)
-    print_report(evaluation.report, console, f"{label}: {len(documents)} documents")
-    print_positions(extra["positions"], console)
+        print(format_samples(chosen_samples, max_segments=3))
+    print_report(evaluation.report, f"{label}: {len(documents)} documents")
+    print_positions(extra["positions"])
     if evaluation.report.score("s-BLEU").score < LOW:
         for line in suspicions(evaluation.documents):
             log.warning("%s", line)
-    console.print(f"written to {path}, samples to {samples_path}", highlight=False, markup=False, soft_wrap=True)
+    print(f"written to {path}, samples to {samples_path}")
     return evaluation
 
 
-def print_report(report: BleuReport, console: Console, title: str = "") -> None:
+def print_report(report: BleuReport, title: str) -> None:
     """Print the table of scores, the signatures below it, and notes on the documents."""
-    table = Table(title=Text(title, "table.title") if title else None, title_justify="left")
+    table = Table(title=Text(title, "table.title"), title_justify="left")
     table.add_column("metric")
     table.add_column("score", justify="right")
     table.add_column("documents", justify="right")
@@ -92,9 +90,10 @@ def print_report(report: BleuReport, console: Console, title: str = "") -> None:
     for name, score in report.parts.items():
         count = str(report.part_documents[name])
         table.add_row(Text(f"  {score.metric} of {name}"), f"{score.score:.2f}", count, _details(score))
-    print_table(table, console)
-    lines = [f"{score.metric}: {score.signature}" for score in report.scores]
-    lines.append(
+    print_table(table)
+    for score in report.scores:
+        print(f"{score.metric}: {score.signature}")
+    print(
         f"segments: {report.hypothesis_segments} of {report.reference_segments}; segment count differs from the "
         f"reference in {report.count_mismatches} of {report.documents} documents ({report.mismatch_rate:.1%})"
     )
@@ -103,21 +102,18 @@ def print_report(report: BleuReport, console: Console, title: str = "") -> None:
         number = report.cut_segments
         segments = f"{number} segment{'s' * (number != 1)} in " if number else ""
         of = f"{len(report.unfinished)} of {report.documents} documents"
-        lines.append(f"cut at the length limit: {segments}{of}: {shown}")
-    for line in lines:
-        console.print(line, soft_wrap=True, highlight=False, markup=False)
+        print(f"cut at the length limit: {segments}{of}: {shown}")
 
 
-def print_positions(positions: Mapping[str, Any], console: Console) -> None:
+def print_positions(positions: Mapping[str, Any]) -> None:
     """s-BLEU by the tenth of the document and by its number of segments, a line each; omitted for a single group."""
     if positions["tenths"]:
         scores = " ".join(f"{row['s_bleu']:.1f}" for row in positions["tenths"])
         left_out = f", {positions['shorter']} shorter ones excluded" if positions["shorter"] else ""
-        line = f"s-BLEU by tenth of the document: {scores} ({positions['tenths_of']} documents{left_out})"
-        console.print(line, soft_wrap=True, highlight=False, markup=False)
+        print(f"s-BLEU by tenth of the document: {scores} ({positions['tenths_of']} documents{left_out})")
     if len(positions["lengths"]) > 1:
         scores = ", ".join(f"{_range(row)}: {row['s_bleu']:.1f}" for row in positions["lengths"])
-        console.print(f"s-BLEU by segments of the document: {scores}", soft_wrap=True, highlight=False, markup=False)
+        print(f"s-BLEU by segments of the document: {scores}")
 
 
 def _range(row: Mapping[str, Any]) -> str:

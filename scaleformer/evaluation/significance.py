@@ -131,11 +131,8 @@ def compare_systems(
 
 def comparison_table(comparison: SystemComparison, title: str | None = None) -> Table:
     """The comparison as a table: a * marks a difference that both tests find significant (p < 0.05)."""
-    table = plain_table(title)
-    table.add_column("system")
-    table.add_column("metric")
-    for column in ("score", "± (95%)", "difference", "p bootstrap", "p random."):
-        table.add_column(column, justify="right")
+    numbers = ("score", "± (95%)", "difference", "p bootstrap", "p random.")
+    table = plain_table(title, ("system", "metric"), numbers)
     for row in comparison.rows:
         cells = [f"{row.score:.2f}", f"{row.interval:.2f}"]
         if row.system == comparison.baseline:

@@ -12,6 +12,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from scaleformer.evaluation.attention_maps import SIDES, AttentionMaps
 from scaleformer.report.style import save
 
 TITLES = {
@@ -19,35 +20,26 @@ TITLES = {
     "encoder": "encoder: the source looks at itself",
     "decoder": "decoder: the translation looks back at itself",
 }
-SIDES = {"cross": ("target", "source"), "encoder": ("source", "source"), "decoder": ("target", "target")}
 SIZE, SITE_SIZE = 7.0, 5.0  # font sizes in points of the pieces on the axes: large map, maps by layer and head
 
 
-def plot_attention(
-    weights: Mapping[str, NDArray[Any]],
-    pieces: Mapping[str, Sequence[str]],
-    mechanisms: Mapping[str, str],
-    folder: str | Path,
-    name: str = "attention",
-) -> dict[str, Path]:
+def plot_attention(maps: AttentionMaps, folder: str | Path, name: str = "attention") -> dict[str, Path]:
     """NAME-mean.png, a large map of cross-attention averaged over layers and heads; NAME-SITE.png, all of them.
 
-    weights     site -> (layers, heads, queries, keys), rows summing to 1
-    pieces      "source", "target" -> texts on the axes
-    mechanisms  site -> name
     Darker is more; each map is scaled from 0 to its own 99.5th percentile, to keep faint ones readable.
     """
-    folder = Path(folder)
+    folder, weights = Path(folder), maps.weights
+    pieces = {"source": maps.source_pieces, "target": maps.target_pieces}
     found = {}
     if "cross" in weights:
         mean = weights["cross"].mean((0, 1))  # (L, S)
-        title = f"cross-attention ({mechanisms['cross']}), mean of all layers and heads"
+        title = f"cross-attention ({maps.mechanisms['cross']}), mean of all layers and heads"
         found["Attention of the translation to the source"] = _plot_mean(
             mean, pieces, title, folder / f"{name}-mean.png"
         )
     for site in TITLES:
         if site in weights:
-            title = f"{TITLES[site]} ({mechanisms[site]})"
+            title = f"{TITLES[site]} ({maps.mechanisms[site]})"
             path = folder / f"{name}-{site}.png"
             found[TITLES[site].capitalize()] = _plot_site(site, weights[site], pieces, title, path)
     return found

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scaleformer.evaluation.attention_files import read_maps
+from scaleformer.evaluation.attention_maps import read_maps
 from scaleformer.report import html
 from scaleformer.report.attention import plot_attention
 from scaleformer.report.context import plot_context
@@ -219,9 +219,8 @@ def _attention(report: Report, runs: Sequence[RunFiles], folder: Path) -> str:
     for run in runs:
         for name, result in run.of("attention-").items():
             maps = read_maps(run.path / "results" / f"{name}.json")
-            pieces = {"source": maps.source_pieces, "target": maps.target_pieces}
             prefix = name if len(runs) == 1 else f"{name}-{_plain(run)}"
-            figures = plot_attention(maps.weights, pieces, maps.mechanisms, folder, prefix)
+            figures = plot_attention(maps, folder, prefix)
             if not figures:
                 continue
             (first, path), *others = figures.items()

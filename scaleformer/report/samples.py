@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 from scaleformer.evaluation.alignment import align_segments
+from scaleformer.evaluation.saved_translations import TranslatedDocument, read_translations
 from scaleformer.report import html
 
-Key = tuple[str, str]
+Key = tuple[str, Sequence[str]]
 
 
 def side_by_side(files: Mapping[str, Path], count: int, segments: int) -> str:
@@ -25,9 +24,9 @@ def side_by_side(files: Mapping[str, Path], count: int, segments: int) -> str:
     for key in dict.fromkeys(key for found in read.values() for key in list(found)[:count]):
         having = [name for name, found in read.items() if key in found]
         first = read[having[0]][key]
-        reference = first["target"]
-        hypotheses = [align_segments(read[name][key]["hypothesis"], reference)[:segments] for name in having]
-        columns = (first["source"][:segments], reference[:segments], *hypotheses)  # segment counts may differ
+        reference = first.target
+        hypotheses = [align_segments(read[name][key].hypothesis, reference)[:segments] for name in having]
+        columns = (first.source[:segments], reference[:segments], *hypotheses)  # segment counts may differ
         rows = list(zip_longest(*columns, fillvalue=""))
         size = f"{len(reference)} segment{'s' if len(reference) > 1 else ''}"
         cut = f", the first {segments} shown" if len(reference) > segments else ""
@@ -36,12 +35,7 @@ def side_by_side(files: Mapping[str, Path], count: int, segments: int) -> str:
     return "".join(parts)
 
 
-def _documents(path: Path) -> dict[Key, dict[str, Any]]:
+def _documents(path: Path) -> dict[Key, TranslatedDocument]:
     """The documents of a file by id and source; {} without one."""
-    if not path.is_file():
-        return {}
-    try:
-        records = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
-        return {(record["id"], "\n".join(record["source"])): record for record in records}
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: not a file of translations ({error!r})") from error
+    documents = read_translations(path) if path.is_file() else []
+    return {(document.id, tuple(document.source)): document for document in documents}

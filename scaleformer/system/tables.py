@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -10,15 +12,22 @@ from rich.text import Text
 LEAST = 8
 
 
-def plain_table(title: str | None = None) -> Table:
-    """A table without lines between its columns, as narrow as possible; the title is plain text, not markup."""
+def plain_table(title: str | None, names: Sequence[str], numbers: Sequence[str]) -> Table:
+    """A table with columns of names, then of numbers, without lines between them, as narrow as possible. The title is
+    plain text, not markup."""
     shown = Text(title, "table.title") if title else None
-    return Table(title=shown, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = Table(title=shown, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in names:
+        table.add_column(name)
+    for number in numbers:
+        table.add_column(number, justify="right")
+    return table
 
 
-def print_table(table: Table, console: Console) -> None:
-    """Print a table without truncation. On a narrow terminal names wrap, and numbers too if names would have fewer than
-    LEAST letters a line. In a file each row is one line."""
+def print_table(table: Table, console: Console | None = None) -> None:
+    """Print a table without truncation, on stdout unless given another console. On a narrow terminal names wrap, and
+    numbers too if names would have fewer than LEAST letters a line. In a file each row is one line."""
+    console = console or Console()
     names = [column for column in table.columns if column.justify != "right"]
     for column in table.columns:
         column.overflow, column.no_wrap = "fold", column.justify == "right"

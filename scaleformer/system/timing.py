@@ -14,12 +14,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.profiler import ProfilerActivity, profile
 
 
-def alternate(
-    functions: Mapping[str, Callable[[], object]],
-    repeats: int,
-    seconds: float,
-    clock: Callable[[], float] = time.perf_counter,
-) -> dict[str, float]:
+def alternate(functions: Mapping[str, Callable[[], object]], repeats: int, seconds: float) -> dict[str, float]:
     """The median time of each function in seconds. They are called in turn, so that other load on the machine hits all.
 
     Each is called once to warm up. Then follow at least `repeats` and at most 40 * `repeats` rounds, until they have
@@ -32,9 +27,9 @@ def alternate(
         if done >= repeats and sum(map(sum, times.values())) >= seconds:
             break
         for name, function in functions.items():
-            start = clock()
+            start = time.perf_counter()
             function()
-            times[name].append(clock() - start)
+            times[name].append(time.perf_counter() - start)
     return {name: median(values) for name, values in times.items()}
 
 

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from scaleformer.data.config import MissingSplit
 from scaleformer.data.datamodule import DocumentDataModule
-from scaleformer.data.errors import MissingSplit
 from scaleformer.model.transformer import Transformer
 from scaleformer.training.settings import Settings
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.pages.benchmarks import write_page
 from tests.commands.calls import Benchmark
 
 TINY = ["sizes.layers=1", "sizes.width=8", "sizes.feedforward=8", "sizes.heads=2", "sizes.vocabulary=30", "threads=1"]
@@ -28,9 +29,8 @@ def test_training(
     training: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(training.module, "peer_versions", dict)
-    page = tmp_path / "page.md"
     sizes = ["lengths=[8,16]", "batch_tokens=16", "repeats=1", "seconds=0", "systems=[scaleformer,softmax,JoeyNMT]"]
-    training.main([*TINY, *sizes, f"output={tmp_path}", f"page={page}"])
+    training.main([*TINY, *sizes, f"output={tmp_path}"])
     result = json.loads((tmp_path / "training.json").read_text())
     assert {"command", "versions", "device", "settings", "peaks", "rows", "notes"} <= result.keys()
     assert [(r["precision"], r["length"], r["system"]) for r in result["rows"]] == [
@@ -41,7 +41,7 @@ def test_training(
     ]
     assert all(r["ratio"] is None and not r["skipped"] for r in result["rows"])
     assert "JoeyNMT left out: not installed." in capsys.readouterr().out
-    assert "A training step" in page.read_text()
+    assert "A training step" in write_page(tmp_path, tmp_path / "page.md").read_text()
 
 
 @pytest.mark.usefixtures("small_products")
@@ -86,10 +86,9 @@ def test_decoding(
     decoding: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(decoding.module, "peer_versions", dict)
-    page = tmp_path / "page.md"
-    sizes = ["positions=12", "windows=2", "source=9", "batches=[1,2]", "beams=[1,2]", "systems=[segment_recall]"]
+    sizes = ["positions=12", "source=9", "batches=[1,2]", "beams=[1,2]", "systems=[segment_recall]"]
     sizes += ["texts=3", "segment=4", "rounds=1"]
-    decoding.main([*TINY, *sizes, f"output={tmp_path}", f"page={page}"])
+    decoding.main([*TINY, *sizes, f"output={tmp_path}"])
     result = json.loads((tmp_path / "decoding.json").read_text())
     assert [(c["batch"], c["beams"]) for c in result["curves"]] == [(1, 1), (1, 2), (2, 1), (2, 2)]
     assert result["comparisons"] == []
@@ -100,18 +99,18 @@ def test_decoding(
     said = capsys.readouterr().out
     assert "Marian (transformers) left out: not installed" in said
     assert "CTranslate2 left out: not installed (pip install -e '.[bench]')" in said
-    assert "## Decoding" in page.read_text()
+    assert "## Decoding" in write_page(tmp_path, tmp_path / "page.md").read_text()
     assert (tmp_path / "decoding.png").stat().st_size > 1000
 
 
 def test_long_decoding(decoding: Benchmark, tmp_path: Path) -> None:
-    sizes = ["long=20", "long_windows=3", "source=9", "systems=[scaleformer]"]
-    decoding.main([*TINY, *sizes, f"output={tmp_path}", f"page={tmp_path / 'page.md'}"])
+    sizes = ["long=20", "source=9", "systems=[scaleformer]"]
+    decoding.main([*TINY, *sizes, f"output={tmp_path}"])
     result = json.loads((tmp_path / "decoding_long.json").read_text())
     (curve,) = result["curves"]
-    assert (curve["batch"], curve["beams"], len(curve["ends"])) == (1, 1, 3)
+    assert (curve["batch"], curve["beams"], len(curve["ends"])) == (1, 1, 8)
     assert result["comparisons"] == []
-    assert "## Decoding far" in (tmp_path / "page.md").read_text()
+    assert "## Decoding far" in write_page(tmp_path, tmp_path / "page.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -124,9 +123,7 @@ def test_long_decoding(decoding: Benchmark, tmp_path: Path) -> None:
         ("training", "repeats=0", "repeats is 0: it must be an int of at least 1"),
         ("decoding", "beams=[]", "beams is []: it must be a nonempty list of int"),
         ("decoding", "systems=[fairseq]", "systems is ['fairseq']: it must be a nonempty list of one of scaleformer"),
-        ("decoding", "windows=0", "windows is 0: it must be an int of at least 1"),
-        ("decoding", "long=4", "long is 4: it must be an int of at least 8"),
-        ("decoding", "peer_position=20", "peer_position is 20: it must be above peer_steps, 24"),
+        ("decoding", "long=4", "long is 4: it must be an int of at least 17"),
     ],
     ids=lambda value: value if "=" in value and ":" not in value else "",
 )

@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scaleformer.data.config import DataConfig, HubConfig
+from scaleformer.data.config import DataConfig, HubConfig, MissingSplit
 from scaleformer.data.corpora import DocumentStream, load_split
-from scaleformer.data.errors import MissingSplit
 from scaleformer.data.hub import hub_documents
 from scaleformer.data.sources import SplitSource, split_sources
 from scaleformer.system.errors import DataError

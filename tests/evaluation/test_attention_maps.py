@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from scaleformer.evaluation.attention_files import read_maps, write_maps
-from scaleformer.evaluation.attention_maps import attention_maps
+from scaleformer.evaluation.attention_maps import attention_maps, read_maps, write_maps
 from scaleformer.model.attention import MECHANISMS, SITES
 from scaleformer.model.transformer import ModelConfig, Transformer
 from scaleformer.translation.translator import Translator

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.evaluation.evaluate import evaluate_translator, print_report
@@ -21,15 +19,14 @@ from scaleformer.translation.translator import Translator
 from tests.runs import DOCUMENTS, make_run
 
 
-def test_the_table_has_every_score_and_signature():
+def test_the_table_has_every_score_and_signature(capsys):
     documents = [
         TranslatedDocument("a/1", (), ["one two three four"], ["one two three five"]),
         TranslatedDocument("b/1", (), ["one", "two"], ["one"], finished=False),
     ]
     report = bleu_report(documents)
-    out = io.StringIO()
-    print_report(report, Console(file=out, width=100), "title")
-    text = out.getvalue()
+    print_report(report, "title")
+    text = capsys.readouterr().out
     for score in report.scores:
         assert f"{score.score:.2f}" in text
         assert f"{score.metric}: {score.signature}" in text
@@ -39,13 +36,13 @@ def test_the_table_has_every_score_and_signature():
     assert "cut at the length limit: 1 of 2 documents: b/1" in text
 
 
-def test_brackets_in_ids_are_shown_verbatim():
+def test_brackets_in_ids_are_shown_verbatim(capsys):
     documents = [TranslatedDocument(id, (), ["one two"], ["one two"]) for id in ("[red]a/1", "[/b]/1", ":x:/1")]
-    out = io.StringIO()
-    print_report(bleu_report(documents), Console(file=out, width=100), "[/]: 3 documents")
-    assert out.getvalue().startswith("[/]: 3 documents")
+    print_report(bleu_report(documents), "[/]: 3 documents")
+    text = capsys.readouterr().out
+    assert text.startswith("[/]: 3 documents")
     for name in ("[red]a", "[", ":x:"):
-        assert f"d-BLEU of {name} " in out.getvalue()
+        assert f"d-BLEU of {name} " in text
 
 
 def test_samples_stand_side_by_side():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from rich.console import Console
 
 from scaleformer.evaluation.evaluate import print_positions
 from scaleformer.evaluation.metrics import Metrics
@@ -51,14 +50,11 @@ def test_tenths_without_segments_have_no_score():
     assert quality_by_position([SHORT], NONE)["tenths"] == []
 
 
-def test_printed_positions():
-    console = Console(width=200)
-    with console.capture() as captured:
-        print_positions(quality_by_position([LONG, SHORT], NONE), console)
-    first, second = captured.get().splitlines()
+def test_printed_positions(capsys):
+    print_positions(quality_by_position([LONG, SHORT], NONE))
+    first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("s-BLEU by tenth of the document: 100.0 100.0")
     assert first.endswith(" 0.0 (1 documents, 1 shorter ones excluded)")
     assert second.startswith("s-BLEU by segments of the document: 1-3: ")
-    with console.capture() as captured:
-        print_positions(quality_by_position([SHORT], NONE), console)
-    assert captured.get() == ""
+    print_positions(quality_by_position([SHORT], NONE))
+    assert capsys.readouterr().out == ""

@@ -11,6 +11,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
+from scaleformer.evaluation.attention_maps import AttentionMaps
 from scaleformer.report.attention import plot_attention
 from scaleformer.report.context import plot_context
 from scaleformer.report.extrapolation import plot_extrapolation
@@ -132,8 +133,8 @@ def test_dollars_are_not_formulas(tmp_path: Path) -> None:
     assert plot_context({name: context(), "$$": context()}, tmp_path / "c.png")
     runs = [make_results(tmp_path / place / "$$", "bleu-test", bleu()) for place in "ab"]
     assert write_report(runs, tmp_path / "out").figures
-    pieces = {"source": ["$$", "a"], "target": [name, "$x$"]}
-    assert plot_attention({"cross": np.full((1, 1, 2, 2), 0.5)}, pieces, {"cross": "softmax"}, tmp_path)
+    maps = AttentionMaps(("$$", "a"), (name, "$x$"), {"cross": np.full((1, 1, 2, 2), 0.5)}, {"cross": "softmax"})
+    assert plot_attention(maps, tmp_path)
 
 
 def test_figures_by_length(tmp_path: Path) -> None:

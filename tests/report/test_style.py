@@ -11,6 +11,7 @@ import pytest
 from matplotlib import pyplot
 from matplotlib.font_manager import FontProperties, findfont
 
+from scaleformer.evaluation.attention_maps import AttentionMaps
 from scaleformer.report import attention, fonts, style
 from scaleformer.report.html import page, samples, table
 
@@ -26,10 +27,11 @@ def test_characters_without_a_font_are_reported_once(
     tmp_path: Path, drawn: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(fonts, "_others", list)
-    pieces = {"source": ["猫", "读", "。"], "target": ["<s>", "가", "กา"]}
+    weights = {"cross": np.full((1, 1, 3, 3), 0.3)}
+    maps = AttentionMaps(("猫", "读", "。"), ("<s>", "가", "กา"), weights, {"cross": "softmax"})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        attention.plot_attention({"cross": np.full((1, 1, 3, 3), 0.3)}, pieces, {"cross": "softmax"}, tmp_path)
+        attention.plot_attention(maps, tmp_path)
     (line,) = capsys.readouterr().err.splitlines()
     assert "(Thai: กา; CJK: 。猫读가)" in line
     assert "fonts-noto-cjk" in line
@@ -49,14 +51,14 @@ def test_fonts_are_chosen_by_their_characters(tmp_path: Path, drawn: None, monke
 
 @pytest.mark.parametrize("pieces", [60, 300])
 def test_segments_of_long_documents_are_at_the_axes(tmp_path: Path, drawn: None, pieces: int) -> None:
-    names = [f"p{i}" for i in range(pieces)]
+    names = tuple(f"p{i}" for i in range(pieces))
     weights = {"cross": np.full((1, 2, pieces, pieces), 1 / pieces)}
-    attention.plot_attention(weights, {"source": names, "target": names}, {"cross": "softmax"}, tmp_path)
+    attention.plot_attention(AttentionMaps(names, names, weights, {"cross": "softmax"}), tmp_path)
     mean, _ = (pyplot.figure(number) for number in pyplot.get_fignums()[-2:])
     for side in (mean.axes[0].xaxis, mean.axes[0].yaxis):
         shown = [text.get_text() for text in side.get_ticklabels()]
         if pieces == 60:
-            assert shown == names
+            assert shown == list(names)
         else:
             assert shown[1].split(" ") == [shown[1][1 + shown[1].index("p") :], names[int(shown[1].split(" ")[0])]]
             assert 40 < len(shown) <= 110

@@ -17,11 +17,7 @@ COLUMNS = ("count", "chance", "contrastive", "generative", "wrong", "unclear")
 
 
 def made(name: str) -> Table:
-    table = plain_table("3 documents [/x]")
-    for column in ("kind", "distance"):
-        table.add_column(column)
-    for column in COLUMNS:
-        table.add_column(column, justify="right")
+    table = plain_table("3 documents [/x]", ("kind", "distance"), COLUMNS)
     table.add_row(Text(name), "9-16", "123,456", *["100.0%"] * 5)
     return table
 

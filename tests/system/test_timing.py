@@ -14,6 +14,7 @@ from scaleformer.benchmarks.attention import beside_softmax
 from scaleformer.benchmarks.attention_options import KERNEL, SOFTMAX
 from scaleformer.cli.command import default_options
 from scaleformer.system.timing import alternate, peak_memory, saved_bytes
+from scripts.pages.benchmarks import write_page
 from tests.commands.calls import Benchmark
 
 
@@ -64,11 +65,12 @@ TINY = ["heads=2", "width=4", "horizon=2", "repeats=1", "seconds=0", "threads=1"
 
 
 def run(script: Benchmark, folder: Path, *arguments: str) -> dict[str, Any]:
-    script.main([*TINY, *arguments, f"output={folder}", f"page={folder / 'page.md'}"])
+    script.main([*TINY, *arguments, f"output={folder}"])
     (written,) = folder.glob("*.json")
     result: dict[str, Any] = json.loads(written.read_text())
     assert {"command", "versions", "device", "seed", "settings", "rows"} <= result.keys()
     assert written.with_suffix(".png").stat().st_size > 10_000
+    write_page(folder, folder / "page.md")
     return result
 
 
@@ -149,26 +151,12 @@ def test_terms_agree_except_for_the_denominator(case: str) -> None:
     torch.testing.assert_close(ours, of_all / systems["all scores"]())
 
 
-def test_choices(script: Benchmark, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    result = run(script, tmp_path, "part=auto", "lengths=[8,20]", "segments=[5]")
-    rows = result["rows"]
-    assert len(rows) == 2 * 3 * 2 * 2
-    assert {name for row in rows for name in row["seconds"]} == {"all scores", "linear"}
-    for row in rows:
-        assert row["reason"]
-        if row["choice"] in row["seconds"]:
-            best = min(row["seconds"].values())
-            assert row["excess"] == pytest.approx(row["seconds"][row["choice"]] / best - 1)
-    assert result["worst"].keys() == {"scaleformer", "segment-recall"}
-    assert "causal, forward: auto" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
         ("colour=red", "colour"),
         ("lengths=[]", "lengths is []: it must be a nonempty list of int of at least 1"),
-        ("part=whole", "part is 'whole': it must be one of compare, terms, long, auto"),
+        ("part=whole", "part is 'whole': it must be one of compare, terms, long"),
         (
             "cases=[sideways]",
             "cases is ['sideways']: it must be a nonempty list of one of causal, bidirectional, cross",

@@ -95,7 +95,6 @@ def joined_losses(
     places: Sequence[Sequence[int]],
     *,
     both: bool,
-    batch_tokens: int | None = None,
     progress: Progress | None = None,
 ) -> JoinedLoss:
     """The loss of the same tokens with every `<sep>`, and with those of `places` missing in the source.
@@ -112,7 +111,7 @@ def joined_losses(
             ends: list[int | None] = [None if i in some else SEP for i in range(len(source))]
             written = ends if both else [SEP0 if end is None else SEP for end in ends]
             examples.append(Example(document.id, _tokens(source, ends), _tokens(target, written)))
-    losses = target_losses(translator.model, examples, batch_tokens or translator.decoding.batch_tokens, progress)
+    losses = target_losses(translator.model, examples, translator.decoding.batch_tokens, progress)
     words = [
         loss[[steps_of(token) is None and token != EOS for token in example.target.tolist()]]
         for loss, example in zip(losses, examples, strict=True)
@@ -125,14 +124,12 @@ def boundary_losses(
     translator: Translator,
     documents: Sequence[TestDocument],
     *,
-    batch_tokens: int | None = None,
     progress: Progress | None = None,
 ) -> list[BoundaryLoss]:
     """The loss of the same tokens with every `<sep>`, and with the one at `boundary_place` missing on either side.
 
     The merged segments and the `</s>` are not counted. Documents have at least `LEAST` segments.
-    batch_tokens: most padded tokens at once; None for the model's own decoding setting. Raises ValueError for a
-    document with fewer segments, without documents, and where the model gives NaN.
+    Raises ValueError for a document with fewer segments, without documents, and where the model gives NaN.
     """
     _check(documents)
     examples, kept, distances = [], [], []
@@ -147,7 +144,7 @@ def boundary_losses(
         bounds = list(accumulate(lengths, initial=0))[place + 2 :]
         kept.append(bounds)
         distances.append(np.repeat(np.arange(1, len(bounds)), np.diff(bounds)))
-    losses = target_losses(translator.model, examples, batch_tokens or translator.decoding.batch_tokens, progress)
+    losses = target_losses(translator.model, examples, translator.decoding.batch_tokens, progress)
     after = {
         name: np.concatenate(
             [loss[bounds[0] - shift : bounds[-1] - shift] for loss, bounds in zip(losses[n::3], kept, strict=True)]
@@ -167,20 +164,17 @@ def boundary_losses(
 def boundary_translations(
     translator: Translator,
     documents: Sequence[TestDocument],
+    places: Sequence[Sequence[int]],
     decoding: DecodingConfig,
     metrics: Metrics,
     progress: Callable[[str], Progress] | None = None,
-    places: Sequence[Sequence[int]] | None = None,
 ) -> BoundaryTranslation:
-    """Translate documents unchanged, and with source segments joined to the next by a space: those at `places` of each
-    document, or the one at `boundary_place`.
+    """Translate documents unchanged, and with the source segments at `places` of each joined to the next by a space.
 
     progress: called with a description, returns the function to call with the share and the tokens so far. Raises
     ValueError for a document of fewer than `LEAST` segments, and without documents.
     """
     _check(documents)
-    if places is None:
-        places = [[boundary_place(len(document.source))] for document in documents]
     joined = [_joined(document.source, some) for document, some in zip(documents, places, strict=True)]
     scores, counts = [], np.zeros(0, dtype=np.int64)
     for name, sources in (("whole", [list(document.source) for document in documents]), ("joined", joined)):

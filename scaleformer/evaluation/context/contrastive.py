@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from scaleformer.decoding.config import DecodingConfig, Mode
@@ -100,10 +101,11 @@ class ContextReport:
 
     outcomes: tuple[Outcome, ...]
     context: int | None
-    scores: tuple[ContextScore, ...] = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "scores", _summaries(self.outcomes))
+    @cached_property
+    def scores(self) -> tuple[ContextScore, ...]:
+        """The scores of the outcomes, in that order."""
+        return _summaries(self.outcomes)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; with the intervals of the shares."""

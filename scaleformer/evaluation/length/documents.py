@@ -11,8 +11,9 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, Protocol
+from typing import Any
 
+from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.evaluation.length.views import Unit
 from scaleformer.text.documents import Document
 
@@ -21,12 +22,6 @@ TIMES = (0.25, 0.5, 1, 2, 4, 8, 16)
 
 class TooLong(ValueError):
     """The text is shorter than the requested length."""
-
-
-class Encoder(Protocol):
-    """Counts tokens; see `scaleformer.data.tokenizer.Tokenizer`."""
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]: ...
 
 
 @dataclass(frozen=True)
@@ -47,7 +42,7 @@ class TestText:
     __test__ = False  # pytest
 
     @classmethod
-    def of(cls, documents: Sequence[Document], source: Encoder, target: Encoder) -> TestText:
+    def of(cls, documents: Sequence[Document], source: Tokenizer, target: Tokenizer) -> TestText:
         """Each bead is a segment here. Raises ValueError without documents, or where segment counts of source and
         target differ."""
         if not documents:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -29,21 +28,15 @@ REST = ("rep-4/ref", "missing", "extra", "empty", "cut", "seconds", "MiB")
 
 def _table(payload: Mapping[str, Any], title: str, columns: Sequence[str], cells: Any) -> Table:
     systems, modes = len(payload["systems"]) > 1, len(payload["settings"]["modes"]) > 1
-    table = plain_table(title)
-    table.add_column("length")
-    table.add_column("docs", justify="right")
-    for name, shown in (("system", systems), ("mode", modes)):
-        if shown:
-            table.add_column(name)
-    for column in columns:
-        table.add_column(column, justify="right")
+    names = [name for name, shown in (("length", True), ("system", systems), ("mode", modes)) if shown]
+    table = plain_table(title, names, ("docs", *columns))
     for length in payload["lengths"]:
         label = length["label"] + (f" x{length['times']:g}" if length["times"] else "")
         rows = _rows(payload, length["label"])
         for place, (row, own) in enumerate(rows):
-            first = [label, str(length["documents"])] if place == 0 else ["", ""]
-            who = [text for text, shown in ((row["system"], systems), (", ".join(own), modes)) if shown]
-            line = [*first, *map(Text, who), *cells(payload, row)]
+            first, documents = (label, str(length["documents"])) if place == 0 else ("", "")
+            who = [Text(text) for text, shown in ((row["system"], systems), (", ".join(own), modes)) if shown]
+            line = [first, *who, documents, *cells(payload, row)]
             table.add_row(*line, end_section=len(rows) > 1 and place == len(rows) - 1)
     return table
 
@@ -52,11 +45,7 @@ def _test_table(payload: Mapping[str, Any]) -> Table:
     tests = payload["length_tests"]
     against = " and ".join(dict.fromkeys(test["against"] for test in tests))
     title = f"sentence BLEU of the original documents, against {against}: paired t-test"
-    table = plain_table(title)
-    for column in ("length", "system", "mode"):
-        table.add_column(column)
-    for column in ("docs", "mean", "difference", "t", "p"):
-        table.add_column(column, justify="right")
+    table = plain_table(title, ("length", "system", "mode"), ("docs", "mean", "difference", "t", "p"))
     for test in tests:
         if test["p"] is None:  # in mode segments, length has no effect
             continue
@@ -130,11 +119,9 @@ def _rest(payload: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:
 
 def print_tables(payload: Mapping[str, Any]) -> None:
     """Print the tables and remarks."""
-    console = Console()
     for table in extrapolation_tables(payload):
-        print_table(table, console)
-    for line in remarks(payload):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        print_table(table)
+    print(*remarks(payload), sep="\n")
 
 
 def remarks(payload: Mapping[str, Any]) -> list[str]:

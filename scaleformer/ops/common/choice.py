@@ -76,7 +76,7 @@ def choose_algorithm(
     The quadratic form has a cost for each score; the linear form has a cost for each position, a start-up cost, and a
     cost for each of its steps. s is the length at which the scores of a row cost as much as its positions; w / rows and
     z / rows are the costs of the start and of the steps for one position, in scores. They are fitted to the times that
-    `scaleformer benchmark attention part=auto` prints, for d = 64 and segments of 25 tokens; it also prints how far the
+    `python -m scripts.algorithm_choice` prints, for d = 64 and segments of 25 tokens; it also prints how far the
     choice is from the best.
 
     CPU: batch=1 and batch=4, float32. They also serve bfloat16: on an EPYC with AVX2 alone, which has no bfloat16

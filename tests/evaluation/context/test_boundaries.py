@@ -58,7 +58,7 @@ def segment_losses(translator: Translator, document: Document, lacking: str) -> 
 
 
 def test_losses_of_the_tokens_after_merged_segments(translator):
-    losses = {loss.distance: loss for loss in boundary_losses(translator, [LONG, SHORT], batch_tokens=64)}
+    losses = {loss.distance: loss for loss in boundary_losses(translator, [LONG, SHORT])}
     assert list(losses) == ["1", "2", "3-4", "all"]
     for lacking in ("whole", "source", "target"):
         of_long, of_short = (segment_losses(translator, d, lacking) for d in (LONG, SHORT))
@@ -77,7 +77,7 @@ def test_translations_of_joined_sources(translator):
         said.append(what)
         return lambda share, tokens: None
 
-    found = boundary_translations(translator, [LONG, SHORT], translator.decoding, Metrics(), bar)
+    found = boundary_translations(translator, [LONG, SHORT], [[1], [0]], translator.decoding, Metrics(), bar)
     sources = [[*d.source[:place], " ".join(d.source[place : place + 2]), *d.source[place + 2 :]] for d, place in
                ((LONG, 1), (SHORT, 0))]  # fmt: skip
     assert [len(source) for source in sources] == [5, 3]
@@ -97,7 +97,7 @@ def test_too_short(translator, documents, message):
     with pytest.raises(ValueError, match=message):
         boundary_losses(translator, documents)
     with pytest.raises(ValueError, match=message):
-        boundary_translations(translator, documents, translator.decoding, Metrics())
+        boundary_translations(translator, documents, [], translator.decoding, Metrics())
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):

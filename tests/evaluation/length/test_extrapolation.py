@@ -165,7 +165,7 @@ def test_the_report(system, bar, tmp_path):
     whole = next(r for r in payload["results"] if r["length"] == "whole")
     assert sum(row["documents"] for row in whole["by_size"]) == 3
     quality, rest = extrapolation_tables(payload)
-    assert [c.header for c in quality.columns][:4] == ["length", "docs", "system", "mode"]
+    assert [c.header for c in quality.columns][:4] == ["length", "system", "mode", "docs"]
     # segment and 2-segments: pass and window are one measurement
     assert quality.row_count == rest.row_count == 2 * (2 + 2 + 3)
     tests[0] |= {"t": 3.0, "p": 0.01}  # all scores of the toy model are 0: there was nothing to test

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts.quality.texts import Test, first_segments, longest, training_lines, write_lines
 from scaleformer.data.encoded import EncodedCorpus, encode_documents
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.text.documents import Document, one_line
+from scripts.quality.texts import Test, first_segments, longest, training_lines, write_lines
 
 Test.__test__ = False  # no class of tests
 DOCUMENTS = (

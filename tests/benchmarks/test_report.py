@@ -1,8 +1,7 @@
-"""Tables and the page of the benchmarks."""
+"""Tables and figures of the benchmarks."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +9,10 @@ import pytest
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from scaleformer.benchmarks.attention_report import attention_tables, choice_tables, draw, long_tables
-from scaleformer.benchmarks.page import decoding_tables, draw_curves, draw_training, training_tables
-from scaleformer.benchmarks.page import write_page as write
+from scaleformer.benchmarks.attention_report import attention_tables, draw, long_tables
+from scaleformer.benchmarks.models_report import decoding_tables, draw_curves, training_tables
 from scaleformer.benchmarks.tables import markdown
 
-CONDITIONS = {
-    "command": "scaleformer benchmark attention",
-    "time": "2026-01-01T00:00:00+00:00",
-    "device": {"type": "cpu", "name": "a processor", "threads": 2},
-    "versions": {"python": "3.11", "torch": "2.13", "rich": "15"},
-    "settings": {"repeats": 5, "threads": None, "output": "somewhere"},
-}
 ATTENTION = {
     "rows": [
         {"case": "causal", "passes": "forward", "length": n, "system": s, "seconds": t, "ratio": r, "memory": None}
@@ -72,20 +63,6 @@ def test_growth() -> None:
     assert cells(table)[2:] == [[key, "2.000", "", "256.00"]]  # of the longer one
 
 
-def test_choices() -> None:
-    row = {"mechanism": "ours", "case": "causal", "passes": "forward", "length": 16, "reason": "it is short"}
-    row |= {"seconds": {"all scores": 0.002, "linear": 0.001}, "choice": "all scores", "excess": 1.0}
-    other = row | {"length": 32, "seconds": {"linear": 0.003}, "choice": "linear", "excess": 0.0}
-    table, words = choice_tables({"rows": [other, row], "worst": {"ours": 1.0}})
-    assert cells(table)[0] == ["ours: ms", "16", "32"]
-    assert cells(table)[2:] == [
-        ["causal, forward: linear", "1", "3"],
-        ["causal, forward: all scores", "2", ""],
-        ["causal, forward: auto", "all scores +100%", "linear +0%"],
-    ]
-    assert words == "Largest excess of `auto` over the best: ours 100%."
-
-
 def test_training() -> None:
     rows = [row(), row(system="peer", ratio=None), row(length=512, skipped="skipped: about 9 GiB")]
     speed, cost = training_tables({"rows": rows, "peaks": {"float32": 2.5e11}})
@@ -113,42 +90,12 @@ def test_decoding() -> None:
     ]
 
 
-def test_the_page_shows_existing_results(tmp_path: Path) -> None:
-    (tmp_path / "attention.json").write_text(json.dumps({**CONDITIONS, **ATTENTION}))
-    training = {
-        **CONDITIONS,
-        "rows": [row()],
-        "peaks": {"float32": 1e12},
-        "notes": ["JoeyNMT left out: not installed."],
-    }
-    (tmp_path / "training.json").write_text(json.dumps(training))
-    draw_training([row(), row(length=512, skipped="no")], tmp_path / "training.png")
-    text = write(tmp_path, tmp_path / "docs" / "benchmarks.md").read_text()
-    for words in (
-        "## Attention alone",
-        "## A training step",
-        "JoeyNMT left out",
-        "![A training step](benchmarks-training.png)",
-        "```text\nscaleformer benchmark attention\n",
-        "; a processor, threads 2; python 3.11, torch 2.13",
-        "Settings: repeats 5\n```",
-    ):
-        assert words in text
-    assert "Decoding" not in text
-    assert (tmp_path / "docs" / "benchmarks-training.png").stat().st_size > 1000
-
-
-def test_a_folder_without_results(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no benchmark results"):
-        write(tmp_path, tmp_path / "page.md")
-
-
-@pytest.mark.parametrize("module", ["page", "attention_report"])
+@pytest.mark.parametrize("module", ["models_report", "attention_report"])
 def test_every_line_of_a_figure_looks_different(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     figures: list[Figure] = []
     monkeypatch.setattr(f"scaleformer.benchmarks.{module}.save", lambda figure, path: figures.append(figure))
     systems = [f"system {n}" for n in range(14)]
-    if module == "page":
+    if module == "models_report":
         case = {"batch": 1, "beams": 4, "ends": [8, 9], "seconds": [1, 2]}
         draw_curves([{**case, "system": system} for system in systems], tmp_path)
     else:

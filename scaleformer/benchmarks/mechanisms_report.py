@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scaleformer.report.style import label, line_styles, log_axis, pyplot, save
+from scaleformer.benchmarks.tables import markdown
+from scaleformer.report.style import label, legend_below, length_axis, line_styles, log_axis, panels, save
 
 TIMES = (1, 2, 4, 8)
 Results = Mapping[str, Mapping[str, Any]]
@@ -60,19 +61,21 @@ def task_table(results: Results) -> str:
     """The steps to 99% of the tokens in each task, and the accuracy of decoding."""
     known = {mechanism: result["tasks"] for mechanism, result in results.items() if "tasks" in result}
     names = list(dict.fromkeys(n for found in known.values() for n, task in found.items() if isinstance(task, dict)))
-    rows = [["attention", *(head for name in names for head in (f"{name}: steps", "decoded"))]]
+    header = ["attention", *(head for name in names for head in (f"{name}: steps", "decoded"))]
+    rows = []
     for mechanism, found in known.items():
         row = [f"`{mechanism}`"]
         for task in (found[name] for name in names):
             missed = "" if task["accuracy"] >= 0.99 else f" ({task['accuracy']:.0%})"
             row += [f"{task['steps']:,}{missed}", f"{task['decoded']:.1%}"]
         rows.append(row)
-    return markdown_table(rows)
+    return markdown(header, rows)
 
 
 def quality_table(results: Results) -> str:
     """Parameters, validation loss, and loss and BLEU at each multiple of the trained length."""
-    rows = [["attention", "parameters", "validation", *(f"loss {t}x" for t in TIMES), *(f"BLEU {t}x" for t in TIMES)]]
+    header = ["attention", "parameters", "validation", *(f"loss {t}x" for t in TIMES), *(f"BLEU {t}x" for t in TIMES)]
+    rows = []
     for mechanism, result in results.items():
         trained, lengths = result.get("train", {}), result.get("lengths", {})
         points = {p["times"]: p for p in lengths.get("points", [])}
@@ -83,13 +86,13 @@ def quality_table(results: Results) -> str:
         if "error" in lengths:
             cells[0] = lengths["error"]
         rows.append([f"`{mechanism}`", parameters, loss, *cells])
-    return markdown_table(rows)
+    return markdown(header, rows)
 
 
 def cost_table(results: Results, lengths: Sequence[int]) -> str:
     """Speed and memory at each length, also relative to `softmax`."""
-    heads = [f"{n:,}: tokens/s" for n in lengths] + [f"{n:,}: MiB" for n in lengths]
-    rows = [["attention", *heads]]
+    header = ["attention", *(f"{n:,}: tokens/s" for n in lengths), *(f"{n:,}: MiB" for n in lengths)]
+    rows = []
     speeds = {b: {p["length"]: p for p in r["speed"]["points"]} for b, r in results.items() if "speed" in r}
     base = speeds.get("softmax", {})
     for mechanism, points in speeds.items():
@@ -97,12 +100,13 @@ def cost_table(results: Results, lengths: Sequence[int]) -> str:
         row += [_cell(points, base, n, "tokens_per_second", lambda value: f"{value:,.0f}") for n in lengths]
         row += [_cell(points, base, n, "memory", lambda value: f"{value / 2**20:,.0f}") for n in lengths]
         rows.append(row)
-    return markdown_table(rows)
+    return markdown(header, rows)
 
 
 def slope_table(results: Results, lengths: Sequence[int]) -> str:
     """The times of a single attention at each site, and their growth."""
-    rows = [["attention", "site", *(f"{n:,}" for n in lengths), "slope"]]
+    header = ["attention", "site", *(f"{n:,}" for n in lengths), "slope"]
+    rows = []
     for mechanism, result in results.items():
         points = result.get("slopes", {}).get("points", [])
         for site in dict.fromkeys(p["site"] for p in points):
@@ -110,7 +114,7 @@ def slope_table(results: Results, lengths: Sequence[int]) -> str:
             times = {n: p["seconds"] for n, p in sorted(here.items()) if "seconds" in p}
             cells = [f"{1000 * times[n]:,.0f}" if n in times else here.get(n, {}).get("error", "") for n in lengths]
             rows.append([f"`{mechanism}`", site, *cells, _slope(times)])
-    return markdown_table(rows)
+    return markdown(header, rows)
 
 
 def _cell(
@@ -130,36 +134,21 @@ def _slope(times: Mapping[int, float]) -> str:
     return f"{math.log(times[long] / times[short]) / math.log(long / short):.2f}"
 
 
-def markdown_table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells, the first one headings, as a Markdown table; numbers right-aligned."""
-    lines = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([lines[0], "|---|" + "--:|" * (len(rows[0]) - 1), *lines[1:]])
-
-
 def draw(results: Results, path: Path) -> None:
     """Loss against length, and tokens per second against length; a line for each attention."""
-    figure, (quality, speed) = pyplot.subplots(1, 2, figsize=(14, 5.5), layout="constrained")
-    lines = {}
+    figure, (quality, speed) = panels(2, width=7, height=5.5)
     styles = line_styles(list(results))
     for mechanism, result in results.items():
         style = {**styles[mechanism, ""], "label": mechanism}
-        points = result.get("lengths", {}).get("points", [])
-        if points:
-            lines[mechanism] = quality.plot([p["times"] for p in points], [p["loss"] for p in points], **style)[0]
-        known = [p for p in result.get("speed", {}).get("points", []) if "tokens_per_second" in p]
-        if known:
-            speeds = [p["tokens_per_second"] for p in known]
-            lines[mechanism] = speed.plot([p["length"] for p in known], speeds, **style)[0]
+        if points := result.get("lengths", {}).get("points", []):
+            quality.plot([p["times"] for p in points], [p["loss"] for p in points], **style)
+        if known := [p for p in result.get("speed", {}).get("points", []) if "tokens_per_second" in p]:
+            speed.plot([p["length"] for p in known], [p["tokens_per_second"] for p in known], **style)
     label(quality, "Beyond the trained length", "segments of a document / most in training", "loss, nats per token")
     label(speed, "Training speed", "source tokens, and as many target tokens", "tokens per second")
+    length_axis(quality, TIMES)
+    length_axis(speed, {p["length"] for r in results.values() for p in r.get("speed", {}).get("points", [])})
     for axis in (quality, speed):
-        axis.set_xscale("log")
         log_axis(axis)
-    quality.set_xticks(TIMES, [f"{t}x" for t in TIMES])
-    lengths = sorted({p["length"] for r in results.values() for p in r.get("speed", {}).get("points", [])})
-    speed.set_xticks(lengths, [f"{n:,}" for n in lengths])
-    for axis in (quality, speed):
-        axis.xaxis.minorticks_off()
-    if lines:
-        figure.legend(list(lines.values()), list(lines), loc="outside right center", fontsize=8, frameon=False)
+    legend_below(figure, columns=6)
     save(figure, path)
