@@ -11,6 +11,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Annotated, Literal
 
 import sentencepiece as spm
@@ -177,9 +178,29 @@ class Tokenizer:
         return [token for tokens in self.encode_batch(segments) for token in (*tokens, SEP)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of token ids, without special pieces other than `<unk>`, which reads ` \u2047 `."""
+        """The text of token ids, without special pieces other than `<unk>`, which reads ` \u2047 `, and without bytes
+        that make no character."""
         left_out = (PAD, BOS, EOS, *SEPARATORS, *self.tags.values())
-        return unescape(self._processor.decode([int(i) for i in ids if i not in left_out]))
+        text = self._processor.decode(kept := [int(i) for i in ids if i not in left_out])
+        return unescape(self._processor.decode(self._whole(kept)[0]) if "\ufffd" in text else text)
+
+    def broken(self, ids: Sequence[int]) -> int:
+        """How many U+FFFD would stand for the bytes that `decode` leaves out."""
+        return self._whole([int(i) for i in ids])[1]
+
+    def _whole(self, ids: Sequence[int]) -> tuple[list[int], int]:
+        """Token ids without bytes that make no character, and the number of U+FFFD in their place."""
+        kept: list[int] = []
+        broken = 0
+        for is_byte, run in groupby(ids, self._processor.is_byte):
+            if is_byte:
+                data = bytes(int(self.piece(i)[3:5], 16) for i in run)
+                whole = data.decode(errors="ignore")
+                broken += len(data.decode(errors="replace")) - len(whole)
+                kept += self._processor.piece_to_id([f"<0x{byte:02X}>" for byte in whole.encode()])
+            else:
+                kept += run
+        return kept, broken
 
     def decode_segments(self, ids: Sequence[int]) -> list[str]:
         """The segments of token ids up to the first `</s>`, split after every separator; a last one without a separator

@@ -37,6 +37,18 @@ def warn_of_empty(request: Request, translations: Sequence[Translation]) -> None
         log.warning("%d segments have an empty translation: %s", len(empty), some_of(empty))
 
 
+def warn_of_broken(request: Request, translations: Sequence[Translation]) -> None:
+    """Log the documents without characters of which the model wrote some bytes alone."""
+    counts = [translation.hypotheses[0].broken for translation in translations]
+    if any(counts):
+        log.warning(
+            "%d character%s left out, of which the model wrote only some of the bytes: %s",
+            sum(counts),
+            "s" * (sum(counts) != 1),
+            some_of([f"{request.name(n)} ({count})" for n, count in enumerate(counts) if count]),
+        )
+
+
 def warn_of_long(request: Request, tokenizer: Tokenizer, longest: int | None) -> None:
     """Log the segments longer than `longest`, the longest in training; None: unknown, nothing is logged."""
     long = [

@@ -143,8 +143,9 @@ class PieceTranslator:
         segments, shared = by_source(written) if match else ([text for text, _ in written], [])
         segments = forced.restore(segments, target) if forced else segments
         return DocumentHypothesis(
-            tuple(segments), found.log_probability, found.score, found.finished, tuple(shared), cut
-        )
+            tuple(segments), found.log_probability, found.score, found.finished, tuple(shared), cut,
+            target.broken(found.tokens),
+        )  # fmt: skip
 
     def _batches(self, sources: Mapping[int, Sequence[int]], forced: bool, tell: bool) -> list[list[int]]:
         """The places of sources in batches, by memory_limit or else by batch_tokens; tell: print the estimate."""

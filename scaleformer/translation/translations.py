@@ -15,6 +15,7 @@ class DocumentHypothesis:
     segments  one text for each source segment; without match_segments, one for each segment that was written
     shared    places of segments that are empty because the one before translates them, too
     cut       places of source segments whose translation the length limit ended; () without match_segments
+    broken    number of characters left out, of which the model wrote some bytes alone
 
     log_probability, score and finished are as in `search.Hypothesis`.
     """
@@ -25,6 +26,7 @@ class DocumentHypothesis:
     finished: bool
     shared: tuple[int, ...] = ()
     cut: tuple[int, ...] = ()
+    broken: int = 0
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ def join(parts: list[Translation], mode: Mode) -> Translation:
         all(h.finished for h in best),
         () if mode == "segment" else tuple(start + i for start, h in zip(starts, best, strict=False) for i in h.shared),
         cut,
+        sum(h.broken for h in best),
     )
     return Translation(
         (joined,), sum(part.source_segments for part in parts), sum(part.source_tokens for part in parts)

@@ -17,7 +17,7 @@ from scaleformer.system.devices import resolve_device
 from scaleformer.system.schema import check_type, from_mapping
 from scaleformer.translation.ensembles import load_ensemble
 from scaleformer.translation.forced import Texts, force
-from scaleformer.translation.notices import warn_of_cut, warn_of_empty, warn_of_long
+from scaleformer.translation.notices import warn_of_broken, warn_of_cut, warn_of_empty, warn_of_long
 from scaleformer.translation.pieces import PieceTranslator, pieces_of
 from scaleformer.translation.request import Listener, Request
 from scaleformer.translation.streaming import SegmentStreams
@@ -173,6 +173,7 @@ class Translator(LoadedModel):
             if listener.finished is not None:
                 listener.finished(translations[-1])
         warn_of_cut(request, translations)
+        warn_of_broken(request, translations)
         warn_of_empty(request, translations)
         if any(request.required):
             warn_of_terms(count_terms(request, translations))

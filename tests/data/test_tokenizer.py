@@ -101,9 +101,16 @@ def test_a_last_segment_without_separator_is_kept(tokenizer: Tokenizer) -> None:
     assert tokenizer.decode_segments([]) == []
 
 
-def test_invalid_bytes_are_decoded(tokenizer: Tokenizer) -> None:
+def test_bytes_that_make_no_character_are_left_out_and_counted(tokenizer: Tokenizer) -> None:
     lone = tokenizer.encode("\U0001f600")[:-1]  # a character cut after three of its four bytes
-    assert "\ufffd" in tokenizer.decode(lone)
+    assert tokenizer.decode(lone) == ""
+    assert tokenizer.broken(lone) == 1
+    whole = tokenizer.encode("a \U0001f600\ufffd b")
+    assert tokenizer.decode(whole) == "a \U0001f600\ufffd b"
+    assert tokenizer.broken(whole) == 0
+    place = next(n for n, token in enumerate(whole) if tokenizer.piece(token) == "<0xF0>")
+    assert tokenizer.decode(whole[:place] + whole[place + 1 :]) == "a \ufffd b"
+    assert tokenizer.broken(whole[:place] + whole[place + 1 :]) == 3  # the bytes after the first
 
 
 def test_training_is_deterministic_and_proto_is_complete(tokenizer: Tokenizer) -> None:

@@ -7,8 +7,10 @@ import logging
 import pytest
 
 from scaleformer.decoding.config import DecodingConfig
+from scaleformer.translation.pieces import PieceTranslator
 from scaleformer.translation.request import Listener
 from scaleformer.translation.translator import Translator
+from scaleformer.vocabulary import EOS, SEP
 from tests.runs import DOCUMENTS, tokenizer
 
 GREEDY = DecodingConfig(strategy="greedy")
@@ -51,6 +53,15 @@ def test_odd_documents_do_not_fail(copier, document, mode):
         assert list(translation.segments) == document
     else:
         assert copier.model.batches == []
+
+
+def test_bytes_that_make_no_character_are_counted_and_told(copier, caplog, monkeypatch):
+    tokens = tokenizer().encode("\U0001f642")
+    monkeypatch.setattr(PieceTranslator, "source_tokens", lambda self, segments: [*tokens[:-1], SEP, EOS])
+    [found] = copier.translate_documents(copier.request([["\U0001f642"]], names=["a"]))
+    assert "\ufffd" not in found.segments[0]
+    assert found.hypotheses[0].broken == 1
+    assert "1 character left out, of which the model wrote only some of the bytes: a (1)" in caplog.text
 
 
 def test_pieces_are_cut_between_segments_and_joined_again(copier):
