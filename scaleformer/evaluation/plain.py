@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -94,7 +95,8 @@ def read_plain(name: str, documents: Sequence[Document], field: str = "auto") ->
     """Read a hypothesis for each document from a file or stdin ("-").
 
     JSON Lines: `hypothesis` or `target` (`field`), a list of segments or one text; matched by `id` if all have one,
-    else in order. Text: one document per line if the counts agree, else documents separated by blank lines.
+    else in order. Text: one document per line, or one segment of the reference, if the counts agree, else documents
+    separated by blank lines, whose lines are segments if there are as many as in the reference.
     Raises DataError where the file does not match the documents.
     """
     source = Input(name)
@@ -103,12 +105,16 @@ def read_plain(name: str, documents: Sequence[Document], field: str = "auto") ->
     lines = [line.strip() for _, line in source.lines()]
     if len(lines) == len(documents):
         return list(lines)
-    blocks = [part.split("\n") for part in "\n".join(lines).split("\n\n") if part.strip()]
+    sizes = [len(document.source if document.beads else document.target) for document in documents]
+    if len(lines) == sum(sizes):
+        rest = iter(lines)
+        return [list(islice(rest, size)) for size in sizes]
+    blocks = [part.strip("\n").split("\n") for part in "\n".join(lines).split("\n\n") if part.strip()]
     if len(blocks) == len(documents):
-        return [one_line(block) for block in blocks]
+        return list(blocks)
     raise DataError(
         f"{source.name}: {len(lines)} lines and {len(blocks)} parts separated by blank lines, but the reference has "
-        f"{len(documents)} documents: wanted one document per line, or a blank line between documents"
+        f"{len(documents)} documents: wanted one document or segment per line, or a blank line between documents"
     )
 
 

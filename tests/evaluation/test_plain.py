@@ -55,7 +55,10 @@ def test_reading_lines_parts_and_records(tmp_path):
     text = [" ".join(segments) for segments in OUTPUTS]
     assert read_plain(str(write(tmp_path / "lines.txt", *text)), REFERENCES) == text
     parts = write(tmp_path / "parts.txt", *OUTPUTS[0], "", *OUTPUTS[1], "", *OUTPUTS[2])
-    assert read_plain(str(parts), REFERENCES) == text
+    assert read_plain(str(parts), REFERENCES) == OUTPUTS
+    segments = [line for output in OUTPUTS for line in output]
+    assert read_plain(str(write(tmp_path / "segments.txt", *segments)), REFERENCES) == OUTPUTS
+    assert score_plain(REFERENCES, read_plain(str(parts), REFERENCES)).aligned == 0
     records = [{"id": d.id, "hypothesis": h} for d, h in zip(REFERENCES, OUTPUTS, strict=True)]
     path = write(tmp_path / "a.jsonl", *map(json.dumps, records[::-1]))
     assert read_plain(str(path), REFERENCES) == OUTPUTS
