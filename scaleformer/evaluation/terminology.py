@@ -132,7 +132,7 @@ def score_terms(translator: Translator, required: Sequence[RequiredTerm], config
         len({one.term.source for one in required}),
         share(has(*pair) for pair in zip(required, usual, strict=True)),
         share(has(*pair) for pair in zip(required, given, strict=True)),
-        share(bool(a.term.target_pattern.search(t.segments[a.segment])) for a, t in zip(required, given, strict=True)),
+        share(a.term.count(t.segments[a.segment]) > 0 for a, t in zip(required, given, strict=True)),
         bleu(usual),
         bleu(given),
         len(rest),

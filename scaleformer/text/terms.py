@@ -7,6 +7,7 @@ ACL; their "append", without source factors].
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,22 +17,32 @@ import regex
 
 from scaleformer.system.schema import shown
 from scaleformer.text.words import unspaced
-from scaleformer.vocabulary import TERM_BEGIN, TERM_END, TERM_PIECES
+from scaleformer.vocabulary import PLACEHOLDERS, TERM_BEGIN, TERM_END, TERM_PIECES
 
 Terms = Mapping[str, str]  # target forms by their source forms
 #: Two forms of a word may differ in these endings.
 ENDINGS = ("s", "es", "e", "d", "ed", "ing", "n", "en")
 SHORTEST, STEM = 3, 4  # fewest letters of a word with other forms, and of a word without its ending
 SECONDS = 1.0  # time limit of a regular expression on one text
+# Marks of emphasis, links and tags, and what stands for them; not between two letters, as in snake_case.
+_MARK = rf"(?:[*_~`]{{1,3}}|!?\[|\]\([^()\s]{{0,300}}\)|\]|</?[A-Za-z][^<>]{{0,300}}>|{'|'.join(PLACEHOLDERS)})"
+_VARIANTS = regex.compile(
+    r"(?P<apostrophe>[\u2018\u2019\u02bc])|(?P<hyphen>[\u2010\u2011])|(?P<unseen>[\u00ad\u200b\u2060\ufeff])"
+    rf"|(?P<mark>(?:(?<!\w){_MARK}++(?=\S)|(?<=\S){_MARK}++(?!\w)))|\X"
+)
+_MARKS = regex.compile(_MARK)
+_WRITTEN = {"apostrophe": "'", "hyphen": "-", "unseen": "", "mark": ""}
 
 
 @dataclass(frozen=True)
 class Term:
     """A source form and the target form required for it.
 
-    source  one or several words, found as whole words, ignoring case. A word of at least 3 letters is also found with
-            an ending of `ENDINGS`; with its own ending removed or replaced, if 4 letters remain; and with y for ies or
-            ied and back: file finds Files, copy copies, compile compiling; run does not find running.
+    source  one or several words, found as whole words, ignoring case, the form of apostrophes and hyphens, soft
+            hyphens, the composition of accents, and marks of emphasis, links and tags unless it has such.
+            A word of at least 3 letters is also found with an ending of `ENDINGS`; with its own ending removed or
+            replaced, if 4 letters remain; and with y for ies or ied and back: file finds Files, copy copies, compile
+            compiling; run does not find running.
             `/.../` is a regular expression (library regex, ignoring case unless it says otherwise)
     target  the form to write; with such an ending it also counts as present
     Raises ValueError for an empty form, an invalid expression, or an expression as target.
@@ -59,7 +70,7 @@ class Term:
     def source_pattern(self) -> regex.Pattern[str]:
         """Finds the source form."""
         if not is_expression(self.source):
-            return pattern_of(self.source)
+            return pattern_of(_comparable(self.source, marks=True)[0])
         try:
             return regex.compile(self.source[1:-1], regex.IGNORECASE)
         except regex.error as error:
@@ -70,7 +81,12 @@ class Term:
     @cached_property
     def target_pattern(self) -> regex.Pattern[str]:
         """Finds the target form."""
-        return pattern_of(self.target)
+        return pattern_of(_comparable(self.target, marks=True)[0])
+
+    def count(self, translation: str) -> int:
+        """How often a translation has the target form."""
+        text, _ = _comparable(translation, marks=_has_marks(self.target))
+        return len(self.target_pattern.findall(text))
 
 
 class Match(NamedTuple):
@@ -94,6 +110,23 @@ def pattern_of(form: str) -> regex.Pattern[str]:
     return regex.compile(f"{before}{inside}{after}", regex.IGNORECASE | regex.FULLCASE)
 
 
+def _has_marks(form: str) -> bool:
+    return _MARKS.search(form) is not None
+
+
+def _comparable(text: str, marks: bool) -> tuple[str, list[tuple[int, int]]]:
+    """A text with one form of apostrophes, hyphens and accents, without what is not seen and, unless `marks`, without
+    marks; and where each of its characters begins and ends in the text."""
+    written: list[str] = []
+    places: list[tuple[int, int]] = []
+    for found in _VARIANTS.finditer(text):
+        kind = found.lastgroup
+        now = unicodedata.normalize("NFC", found[0]) if kind is None or (kind == "mark" and marks) else _WRITTEN[kind]
+        written.append(now)
+        places += [found.span()] * len(now)
+    return "".join(written), places
+
+
 def _inflected(word: str) -> str:
     if len(word) < SHORTEST or not word.isalpha() or unspaced(word):
         return regex.escape(word)
@@ -114,12 +147,17 @@ def find_terms(text: str, terms: Sequence[Term]) -> list[Match]:
     """The occurrences of the terms from left to right, without overlaps: the leftmost wins, then the longest, then the
     term given first. Raises ValueError if an expression takes too long."""
     found = []
+    read = {marks: _comparable(text, marks) for marks in {_has_marks(term.source) for term in terms}}
     for number, term in enumerate(terms):
+        if is_expression(term.source):
+            written, places = text, [(place, place + 1) for place in range(len(text))]
+        else:
+            written, places = read[_has_marks(term.source)]
         try:
-            spans = [match.span() for match in term.source_pattern.finditer(text, timeout=SECONDS)]
+            spans = [match.span() for match in term.source_pattern.finditer(written, timeout=SECONDS)]
         except TimeoutError:
             raise ValueError(f"the source form {shown(term.source)} of a term takes too long: simplify it") from None
-        found += [(start, -stop, number, term) for start, stop in spans if stop > start]
+        found += [(places[start][0], -places[stop - 1][1], number, term) for start, stop in spans if stop > start]
     matches: list[Match] = []
     for start, stop, _, term in sorted(found, key=lambda one: one[:3]):
         if not matches or start >= matches[-1].stop:

@@ -61,7 +61,7 @@ def requirements(segments: Sequence[str], hypothesis: DocumentHypothesis, terms:
 
 def missing_from(text: str, wanted: Counter[Term]) -> Counter[Term]:
     """How often each target form is missing in a text, by term; only of those that are."""
-    there = {term: len(term.target_pattern.findall(text)) for term in wanted}
+    there = {term: term.count(text) for term in wanted}
     return Counter({term: count - there[term] for term, count in wanted.items() if count > there[term]})
 
 

@@ -27,6 +27,19 @@ def found(text: str, **forms: str) -> list[str]:
         ("C++", "C++ and C++x", ["C++"]),
         ("STRASSE", "Straße, Straßen", ["Straße", "Straßen"]),
         ("東京", "在東京都", ["東京"]),
+        ("l'eau", "L\u2019eau de l\u02bceau", ["L\u2019eau", "l\u02bceau"]),
+        ("l\u2019eau", "l'eau", ["l'eau"]),
+        ("e-mail", "an e\u2011mail, e\u2010mail", ["e\u2011mail", "e\u2010mail"]),
+        ("caf\u00e9", "cafe\u0301, Cafe\u0301s", ["cafe\u0301", "Cafe\u0301s"]),
+        ("cafe\u0301", "caf\u00e9", ["caf\u00e9"]),
+        ("\ud55c\uad6d", "\u1112\u1161\u11ab\u1100\u116e\u11a8", ["\u1112\u1161\u11ab\u1100\u116e\u11a8"]),
+        ("kernel panic", "A ker\u00adnel pa\u00adnic\u200b.", ["ker\u00adnel pa\u00adnic"]),
+        ("kernel panic", "**kernel** panic, ⟨1⟩kernel⟨2⟩ panics", ["kernel** panic", "kernel⟨2⟩ panics"]),
+        ("kernel panic", "a <b>kernel</b> *panic*", ["kernel</b> *panic"]),
+        ("kernel panic", "[kernel](a/b) panic; kernel ⟨1⟩ panic, kernel_panic", ["kernel](a/b) panic"]),
+        ("kernel", "_kernel_ and kernel⟨1⟩x", ["kernel", "kernel"]),
+        ("__init__", "the __init__ of init", ["__init__"]),
+        ("max_len", "**max_len** max\u2011len", ["max_len"]),
         ("/colou?rs?/", "color, Colours", ["color", "Colours"]),
         ("/(?-i:API)/", "API api", ["API"]),
         ("/x*/", "a xx", ["xx"]),
@@ -49,6 +62,16 @@ def test_of_overlapping_terms_the_first_and_longest_wins() -> None:
 def test_a_target_form_counts_with_its_endings() -> None:
     pattern = Term("a", "núcleo").target_pattern
     assert [m[0] for m in pattern.finditer("Núcleo núcleos nuclear núcleo-x")] == ["Núcleo", "núcleos", "núcleo"]
+
+
+def test_target_forms_are_counted_as_they_are_found() -> None:
+    assert Term("a", "l'\u00e9tat du noyau").count("L\u2019e\u0301tat du **noyau**, l'\u00e9tat de noyau") == 1
+    assert Term("a", "*x*").count("x *x*") == 1
+
+
+@pytest.mark.parametrize("part", ["*", "* ", "a*", "*a", "<a ", "[", "](", "⟨1⟩", "`a", "_"])
+def test_marks_take_linear_time(part: str) -> None:
+    assert find_terms(part * 20_000, make_terms({"kernel panic": "x"})) == []
 
 
 def test_annotations_follow_their_terms() -> None:
