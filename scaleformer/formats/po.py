@@ -19,7 +19,7 @@ from scaleformer.formats.lines import opened
 from scaleformer.formats.printf import translated
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.rows import Row, one_segment
-from scaleformer.formats.segments import Block, BlockBuilder
+from scaleformer.formats.segments import CHOICES, Block, BlockBuilder
 from scaleformer.formats.splicing import CHARSETS
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown
@@ -76,7 +76,7 @@ class _Unit:
     source: str
     targets: list[_Field]
     blocks: list[Block]
-    formats: set[str]
+    formats: frozenset[str]
 
 
 class PoFile:
@@ -131,19 +131,23 @@ class PoFile:
             elif sources[0].text.startswith("_:"):
                 self.left["units with a comment in the message"] += 1
             else:
-                formats = {flag for flag in flags if flag.endswith("-format") and not flag.startswith("no-")}
+                formats = frozenset(flag for flag in flags if flag.endswith("-format") and not flag.startswith("no-"))
                 # If the language has a single form, the plural fits every number.
                 first = "msgstr[0]" if len(forms) > 1 else "msgstr"
                 singular = [form for form in empty if form.word == first]
                 plural = [form for form in empty if form.word != first]
-                units = [
-                    _Unit(source.text, targets, list(_blocks(source.text)), formats)
+                read = [
+                    (source.text, targets, _blocks(source.text, formats))
                     for source, targets in ((sources[0], singular), (sources[-1], plural))
                     if targets
                 ]
-                if not any(unit.blocks for unit in units):
+                units = [_Unit(text, targets, blocks, formats) for text, targets, blocks in read if blocks]
+                if any(blocks is None for _, _, blocks in read):
+                    self.left[CHOICES] += 1
+                elif not units:
                     self.left["units without words"] += 1
-                yield from (unit for unit in units if unit.blocks)
+                else:
+                    yield from units
 
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
         """The catalogue with translations of the changed blocks. Raises DataError with the line if its encoding lacks
@@ -264,18 +268,22 @@ def _paragraphs(text: str) -> list[str]:
     return [line for part in _PARAGRAPHS.split(text) if (line := one_segment(part))]
 
 
-def _blocks(text: str) -> Iterator[Block]:
+def _blocks(text: str, formats: frozenset[str]) -> list[Block] | None:
+    """The blocks of a message; None if it has a choice between messages inside a sentence."""
+    blocks: list[Block] = []
     place = 0
     for start, stop in [*(found.span() for found in _PARAGRAPHS.finditer(text)), (len(text), len(text))]:
-        builder = BlockBuilder()
+        builder = BlockBuilder(flags=formats)
         for piece in _CONTROLS.finditer(text, place, start):
             if piece[1]:
                 builder.span(piece[1], *piece.span())
             else:
                 builder.text(piece[0], piece.start())
-        if block := builder.build():
-            yield block
+        if (some := builder.messages()) is None:
+            return None
+        blocks += some
         place = stop
+    return blocks
 
 
 def _escaped(text: str) -> str:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.segments import MARK, Block, Span
 from scaleformer.formats.splicing import Edit, break_again, splice
+from scaleformer.text.placeholders import DIRECTIVE
 
-_DIRECTIVE = re.compile(
-    r"%(?P<key>\d+\$|\([^()]*\))?(?P<rest>[-+ #0']*(?:\*|[1-9]\d*)?(?:\.(?:\*|\d+))?(?:hh?|ll?|[Lqjzt])?"
-    r"[diouxXeEfFgGaAcCsSpnr@%])"
-)
-_BRACES = re.compile(r"\{[^{}]*\}")
-_NUMBERED = frozenset(("c-format", "objc-format", "php-format", "perl-format", "sh-format", "boost-format"))
+_UNNAMED = re.compile(r"\{(?:[!:][^{}]*)?\}")  # {}, {:>8}
+_LANGUAGES = ("c", "objc", "php", "perl", "sh", "boost", "ruby", "javascript")
+_NUMBERED = frozenset(f"{language}-format" for language in _LANGUAGES)
+REFUSED = "units whose translation would change placeholders"
 
 
 def translated(
-    source: str, blocks: Sequence[Block], changes: Sequence[Sequence[Change]], formats: set[str], left: Counter[str]
+    source: str,
+    blocks: Sequence[Block],
+    changes: Sequence[Sequence[Change]],
+    formats: Collection[str],
+    left: Counter[str],
 ) -> str | None:
     """A message with the changes of its blocks; None, and counted in `left`, if the program could not fill in its
     placeholders.
@@ -29,8 +32,8 @@ def translated(
     written: dict[int, str] | None = {}
     if formats and _moved(blocks, changes):
         written = _numbered(source, blocks, formats)
-    if formats and not _same_placeholders(source, _spliced(source, blocks, changes, {})):
-        left["units whose translation loses placeholders"] += 1
+    if refused(changes):
+        left[REFUSED] += 1
     elif written is None:
         left["units whose translation moves placeholders without names"] += 1
     else:
@@ -38,13 +41,9 @@ def translated(
     return None
 
 
-def _same_placeholders(source: str, target: str) -> bool:
-    """Whether two messages have the same placeholders, in any order."""
-    return all(
-        Counter(found[0] for found in pattern.finditer(source))
-        == Counter(found[0] for found in pattern.finditer(target))
-        for pattern in (_DIRECTIVE, _BRACES)
-    )
+def refused(changes: Iterable[Sequence[Change]]) -> bool:
+    """Whether a message must stay as it is, since a translation of its blocks lacks placeholders."""
+    return any(change.refused for some in changes for change in some)
 
 
 def _moved(blocks: Sequence[Block], changes: Sequence[Sequence[Change]]) -> bool:
@@ -59,28 +58,34 @@ def _moved(blocks: Sequence[Block], changes: Sequence[Sequence[Change]]) -> bool
     return before != after
 
 
-def _numbered(source: str, blocks: Sequence[Block], formats: set[str]) -> dict[int, str] | None:
+def _numbered(source: str, blocks: Sequence[Block], formats: Collection[str]) -> dict[int, str] | None:
     """For each span (by `id`) of a message its numbered form, `%2$s` for the second `%s`; None if the programming
     language has none, or another part of the message has placeholders, too."""
     spans = {id(span): str(span.content) for block in blocks for span in block.spans}
-    found = [match for match in _DIRECTIVE.finditer(source) if match["rest"] != "%"]
-    inside = sum(1 for text in spans.values() for match in _DIRECTIVE.finditer(text) if match["rest"] != "%")
-    if not formats & _NUMBERED or inside != len(found) or any(m["key"] or "*" in m[0] for m in found):
+    found = _directives(source)
+    inside = sum(len(_directives(text)) for text in spans.values())
+    if _NUMBERED.isdisjoint(formats) or inside != len(found) or any(m["key"] or "*" in m[0] for m in found):
         return None
     number = 0
 
     def put(match: re.Match[str]) -> str:
         nonlocal number
-        if match["rest"] == "%":
+        if match["rest"].endswith("%"):
             return match[0]
         number += 1
         return f"%{number}${match['rest']}"
 
-    return {key: _DIRECTIVE.sub(put, text) for key, text in spans.items()}
+    return {key: DIRECTIVE.sub(put, text) for key, text in spans.items()}
 
 
 def _is_filled_in_order(span: Span) -> bool:
-    return any(not match["key"] and match["rest"] != "%" for match in _DIRECTIVE.finditer(str(span.content)))
+    text = str(span.content)
+    return _UNNAMED.search(text) is not None or any(not match["key"] for match in _directives(text))
+
+
+def _directives(text: str) -> list[re.Match[str]]:
+    """Those that are filled in: neither %% nor Boost's %1%."""
+    return [match for match in DIRECTIVE.finditer(text) if not match["rest"].endswith("%")]
 
 
 def _spans_after(block: Block, changes: Sequence[Change]) -> Iterator[Span]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from scaleformer.formats.segments import Segment, Span
+from scaleformer.formats.segments import MARK, Segment, Span
+from scaleformer.text.placeholders import keeps_placeholders
 from scaleformer.vocabulary import PLACEHOLDERS
 
 _PLACEHOLDER = re.compile(f"({'|'.join(PLACEHOLDERS)})")
@@ -16,11 +17,13 @@ _PLACEHOLDER = re.compile(f"({'|'.join(PLACEHOLDERS)})")
 
 @dataclass(frozen=True)
 class Change:
-    """A replacement for text[start:stop] of a block."""
+    """A replacement for text[start:stop] of a block; refused: it lacks placeholders, so that the message of a program
+    must stay as it is."""
 
     start: int
     stop: int
     parts: tuple[str | Span, ...]
+    refused: bool = False
 
 
 def restore(segment: Segment, translation: str, counts: Counter[str]) -> Change:
@@ -143,9 +146,28 @@ def _space_pairs(pieces: list[str | int], segment: Segment) -> None:
 
 
 def find_changes(segments: Sequence[Segment], translations: Sequence[str], counts: Counter[str]) -> list[Change]:
-    """The changes of a block by translations of its segments; an identical translation changes nothing."""
-    return [
-        restore(segment, translation, counts)
-        for segment, translation in zip(segments, translations, strict=True)
-        if translation != segment.text
-    ]
+    """The changes of a block by translations of its segments; an identical translation changes nothing, nor does one
+    that would change what programs fill in (`keeps_placeholders`), which is counted or, in a message, refused."""
+    changes = []
+    for segment, translation in zip(segments, translations, strict=True):
+        if translation == segment.text:
+            continue
+        change = restore(segment, translation, counts)
+        pieces = _PLACEHOLDER.split(segment.text)
+        source = [part for n, text in enumerate(pieces) for part in (_spans(segment, text) if n % 2 else [text])]
+        if keeps_placeholders(_written(source), _written(change.parts), segment.flags):
+            changes.append(change)
+        elif segment.flags is None:
+            counts["segments left as they are, since their translation would change placeholders"] += 1
+        else:
+            changes.append(replace(change, refused=True))
+    return changes
+
+
+def _spans(segment: Segment, placeholder: str) -> tuple[Span, ...]:
+    return segment.groups[PLACEHOLDERS.index(placeholder)]
+
+
+def _written(parts: Iterable[str | Span]) -> str:
+    texts = [part.content if isinstance(part, Span) else part for part in parts]
+    return "".join(text if isinstance(text, str) else MARK for text in texts)

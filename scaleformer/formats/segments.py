@@ -10,7 +10,8 @@ from itertools import accumulate, groupby, islice
 from typing import Any, Literal
 
 from scaleformer.system.errors import DataError
-from scaleformer.text.spans import find_spans, mask
+from scaleformer.text.icu import inner_messages
+from scaleformer.text.spans import Style, find_spans, mask
 from scaleformer.vocabulary import PLACEHOLDERS
 
 KINDS = ("title", "paragraph", "item", "cell", "code")
@@ -19,8 +20,10 @@ MARK = "\ufffc"  # stands for a span in the text of a block
 _MARKS = re.compile(f"{MARK}+")
 _PLACEHOLDER = re.compile("|".join(PLACEHOLDERS))
 _APOSTROPHE = re.compile(r"(?<=\w)'(?=\w)")
-_TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)[^<>]*?(/?)>")
+_TAG = re.compile(r"<(/?)([A-Za-z\d][\w:.-]*)[^<>]*?(/?)>")
 _TWICE = ("*", "_", "**", "__", "***")  # marks that begin and end the same way
+#: Why a message cannot be translated (`BlockBuilder.messages`).
+CHOICES = "units with a plural or select inside a sentence"
 _SPACES = " \t\n\r\f\v"
 _WINDOW = 2000  # characters to find sentences in
 
@@ -50,12 +53,15 @@ class Block:
     text     with a `MARK` for each of the spans, white space as single spaces; "" for code
     origins  where each character of the text begins and ends in the file
     kind     one of `KINDS`
+    flags    if it belongs to a message of a program: the flags of gettext for its placeholders, such as "c-format", and
+             "icu" for one in a plural or select
     """
 
     text: str
     spans: tuple[Span, ...]
     origins: tuple[tuple[int, int], ...]
     kind: str = "paragraph"
+    flags: frozenset[str] | None = None
 
     def origin(self, start: int, stop: int) -> tuple[int, int]:
         """The position of text[start:stop], not empty, in the file."""
@@ -93,8 +99,8 @@ class OpenTags:
 class BlockBuilder:
     """Collects the characters and spans of a block, each with its place in the content of the file."""
 
-    def __init__(self, kind: str = "paragraph") -> None:
-        self.kind = kind
+    def __init__(self, kind: str = "paragraph", flags: frozenset[str] | None = None) -> None:
+        self.kind, self.flags = kind, flags
         self._parts: list[tuple[str, int, int, str | Span]] = []  # with its form in the file, or the span
 
     def text(self, text: str, start: int) -> None:
@@ -133,7 +139,8 @@ class BlockBuilder:
         found: list[tuple[str, int, int, str | Span]] = []
         own: list[int] = []  # spans found here
         place = 0
-        for start, stop in find_spans(text):
+        style: Style = "prose" if self.flags is None else "icu" if "icu" in self.flags else "message"
+        for start, stop in find_spans(text, style):
             if MARK not in text[start:stop]:
                 found += parts[place:start]
                 own.append(len(found))
@@ -146,7 +153,20 @@ class BlockBuilder:
         text = "".join(part[0] for part in found)
         if not any(character.isalpha() for character in text):
             return None
-        return Block(text, tuple(spans.values()), tuple(part[1:3] for part in found), self.kind)
+        return Block(text, tuple(spans.values()), tuple(part[1:3] for part in found), self.kind, self.flags)
+
+    def messages(self) -> list[Block] | None:
+        """The block of a message of a program, or those of the messages in a plural or select of ICU; None if these
+        stand in a sentence."""
+        places = inner_messages("".join(part[0] for part in self._parts))
+        if places is None or places == [(0, len(self._parts))]:
+            return None if places is None else [block for block in [self.build()] if block]
+        blocks = []
+        for start, stop in places:
+            inner = BlockBuilder(self.kind, (self.flags or frozenset()) | {"icu"})
+            inner._parts = self._parts[start:stop]
+            blocks.append(inner.build())
+        return [block for block in blocks if block]
 
 
 def _pair_up(spans: dict[int, Span], places: Sequence[int]) -> None:
@@ -174,6 +194,7 @@ class Segment:
     text    with placeholders
     groups  the spans of each placeholder: adjacent spans share one
     spaced  whether there is white space before and after each of them
+    flags   of its block
     """
 
     start: int
@@ -181,6 +202,7 @@ class Segment:
     text: str
     groups: tuple[tuple[Span, ...], ...]
     spaced: tuple[tuple[bool, bool], ...]
+    flags: frozenset[str] | None = None
 
     @property
     def unmasked(self) -> str:
@@ -208,7 +230,7 @@ def split_block(block: Block, language: str, grain: str) -> list[Segment]:
             stop = _within_placeholders(block.text, start, end)
             first, last = _trimmed(block.text, spans, start, stop)
             if any(character.isalpha() for character in block.text[first:last]):
-                segments.append(_segment(block.text, spans, first, last))
+                segments.append(replace(_segment(block.text, spans, first, last), flags=block.flags))
             start = stop
     return segments
 

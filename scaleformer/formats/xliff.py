@@ -17,9 +17,10 @@ from typing import NamedTuple
 from scaleformer.formats.bitexts import Bitext
 from scaleformer.formats.lines import opened
 from scaleformer.formats.markup import Markup, Token, decode_xml, with_attributes
+from scaleformer.formats.printf import REFUSED, refused
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.rows import Row, one_segment
-from scaleformer.formats.segments import Block, BlockBuilder, Span
+from scaleformer.formats.segments import CHOICES, Block, BlockBuilder, Span
 from scaleformer.formats.splicing import Edit, break_again, encode, escape_html, splice
 from scaleformer.system.errors import DataError
 
@@ -61,12 +62,14 @@ class _Unit(NamedTuple):
 
 
 class XliffFile:
-    """The units of all <file> elements that have no translation, or one that is "new" or "initial".
+    """The units of all <file> elements that have no translation, or one that is "new" or "initial"; language: of the
+    translation, if it is known, for files that do not say.
 
     Raises DataError with file and line if it is not XLIFF, declares entities or is nested too deeply.
     """
 
-    def __init__(self, content: bytes, name: str) -> None:
+    def __init__(self, content: bytes, name: str, language: str = "") -> None:
+        self._language = language
         text, self._encoding = decode_xml(content, name)
         self._markup = markup = Markup(text, name, "xliff")
         self._namespace = markup.tokens[markup.root].name.rpartition("}")[0]
@@ -74,7 +77,7 @@ class XliffFile:
         self._stored: dict[int, dict[str | None, int]] = {}  # the <data> of each unit by their ids
         self._units = list(self._find_units(markup.root, "", True))
         self._open = list(self._find_open())
-        self.blocks = [block for _, _, block in self._open]
+        self.blocks = [block for _, _, blocks in self._open for block in blocks]
 
     def rows(self, name: str, dropped: Counter[str]) -> Iterator[Row]:
         """The translated units, whose documents begin with `name`; counts the others by reason."""
@@ -147,9 +150,9 @@ class XliffFile:
             for child in self._children(number, "file", "body", "group", "unit", "trans-unit", "bin-unit"):
                 yield from self._find_units(child, document, translated)
 
-    def _find_open(self) -> Iterator[tuple[_Unit, list[str], Block]]:
-        """The units to translate; the file text of each character or tag of their sources, which the spans of the block
-        have as their content, by index; and the block."""
+    def _find_open(self) -> Iterator[tuple[_Unit, list[str], list[Block]]]:
+        """The units to translate; the file text of each character or tag of their sources, which the spans of the
+        blocks have as their content, by index; and the blocks."""
         for unit in self._units:
             if not unit.translated:
                 self.left["units not to be translated"] += 1
@@ -161,12 +164,12 @@ class XliffFile:
                 self.left["translated units"] += 1
             else:
                 pieces: list[str] = []
-                builder = BlockBuilder()
+                builder = BlockBuilder(flags=frozenset())
                 self._read_source(unit.source, builder, pieces, {})
-                if block := builder.build():
-                    yield unit, pieces, block
+                if blocks := builder.messages():
+                    yield unit, pieces, blocks
                 else:
-                    self.left["units without words"] += 1
+                    self.left[CHOICES if blocks is None else "units without words"] += 1
 
     def _has_text(self, number: int | None) -> bool:
         tokens = [] if number is None else self._markup.tokens[number : self._markup.ends[number]]
@@ -209,13 +212,28 @@ class XliffFile:
 
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
         """The file with the translations of the changed units, whose state is then "translated"."""
-        edits = [
-            edit
-            for (unit, pieces, block), some in zip(self._open, changes, strict=True)
-            if some
-            for edit in self._edits(unit, _translation(pieces, block, some))
-        ]
+        edits: list[Edit] = []
+        rest = iter(changes)
+        for unit, pieces, blocks in self._open:
+            found = list(zip(blocks, rest, strict=False))
+            if refused(some for _, some in found):
+                self.left[REFUSED] += 1
+            elif any(some for _, some in found):
+                edits += self._edits(unit, _translation(pieces, found))
+        edits += self._languages() if edits else []
         return encode(splice(self._markup.content, edits), self._encoding)
+
+    def _languages(self) -> Iterator[Edit]:
+        """Edits that say which language the translation has, where the file does not; in XLIFF 2 it has to."""
+        for number in (self._markup.root, *self._children(self._markup.root, "file")):
+            token = self._markup.tokens[number]
+            for source, target in (("srcLang", "trgLang"), ("source-language", "target-language")):
+                if source in token.attributes and target not in token.attributes:
+                    if self._language:
+                        added = with_attributes(self._markup.tag(number), **{target: self._language})
+                        yield token.start, token.stop, added
+                    elif target == "trgLang":
+                        self.left["files without the language of their translation: add trgLang to <xliff>"] += 1
 
     def _edits(self, unit: _Unit, text: str) -> Iterator[Edit]:
         markup = self._markup
@@ -237,12 +255,12 @@ class XliffFile:
             yield *markup.element(unit.target), f"{tag}{text}</{name}>"
 
 
-def _translation(source: list[str], block: Block, changes: Sequence[Change]) -> str:
+def _translation(source: list[str], changes: Sequence[tuple[Block, Sequence[Change]]]) -> str:
     def written(start: int, stop: int) -> str:
         return html.unescape("".join(source[start:stop]))
 
     pieces, place = [], 0
-    for change in changes:
+    for block, change in ((block, change) for block, some in changes for change in some):
         start, stop = block.origin(change.start, change.stop)
         pieces += source[place:start]
         for part in break_again(block, change, written):

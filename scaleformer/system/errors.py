@@ -10,6 +10,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
+
 # Only the commands import Hydra, so its exceptions are recognised by their module.
 CONFIGURATION = ("hydra", "omegaconf", "antlr4")
 RESUMABLE = 75  # exit code: EX_TEMPFAIL of sysexits.h, "try again later"
@@ -120,7 +122,6 @@ def _flat(text: str) -> str:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out: on a GPU, in Python, or in torch's CPU allocator (which raises a plain RuntimeError)."""
-    torch = sys.modules.get("torch")  # what reads files works without it
-    if isinstance(error, MemoryError) or (torch is not None and isinstance(error, torch.OutOfMemoryError)):
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
     return isinstance(error, RuntimeError) and "DefaultCPUAllocator: " in str(error)

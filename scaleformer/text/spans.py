@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
+from scaleformer.text.placeholders import ICU, OF_MESSAGES, STYLES
 from scaleformer.vocabulary import PLACEHOLDERS
 
 _ROLE = r"(?<![\w:])(?::[A-Za-z][\w+.-]{0,40}){1,3}:`"
@@ -24,9 +26,7 @@ _SPANS = (
     r"(?<!\w)(?:(?:https?|ftp|ssh|git|file)://|mailto:|www\.)(?:[^\s<>\"`()\[\]{}|]|\([^\s<>\"`()]*\))+(?<![.,;:!?*'])",
     r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+",  # a@b.org
     rf"<[A-Za-z][\w:.-]*(?:{_ATTRIBUTE})*\s*/?>|</[A-Za-z][\w:.-]*\s*>|<!--[^<]*?-->",
-    r"\{\{[^{}]*\}\}|\{%[^{}]*%\}|\$\{[^{}\s]*\}",
-    r"\{[\w.\[\]]*(?:![rsa])?(?::[^{}\s]*)?\}",  # {}, {0}, {name!r:>8}
-    r"(?<![\d%])%(?:\(\w+\)|\d+\$)?[-+#0]{0,3}\d{0,3}(?:\.\d{1,3})?(?:hh?|ll?|z)?(?:[sdiufgxXrc@]|[A-Za-z](?![^\W_]))",
+    *STYLES.values(),
     # 3.12.1, but neither 1.234.567 nor 24.12.2024
     r"(?<![\w.,])(?!(?:\d{1,3}(?:\.\d{3})+|\d\d?\.\d\d?\.\d{4})(?!\w|\.\d))\d+(?:\.\d+){2,}" + _PRE_RELEASE,
     r"(?<![\w.])[vV]\d+(?:\.\d+)+" + _PRE_RELEASE,
@@ -58,29 +58,34 @@ PATTERN = "|".join(
         r"(?P<mark>(?<!\*)\*{1,3}(?!\*)|(?<!_)_{1,2}(?!_))",
     )
 )
-_TOKEN = re.compile(PATTERN, re.DOTALL)
+_TOKENS = {
+    "prose": re.compile(PATTERN, re.DOTALL),
+    "message": re.compile("|".join((*(f"(?P<own>{p})" for p in OF_MESSAGES.values()), PATTERN)), re.DOTALL),
+}
+_TOKENS["icu"] = re.compile(f"(?P<quoted>{ICU})|{_TOKENS['message'].pattern}", re.DOTALL)
+Style = Literal["prose", "message", "icu"]
 
 Place = tuple[int, int]  # start, stop
 
 
-def find_spans(text: str) -> list[Place]:
+def find_spans(text: str, style: Style = "prose") -> list[Place]:
     """(start, stop) of every span that is not prose, in order, without overlaps; in linear time.
 
     Inline code, URLs, e-mail addresses, the two ends of a Markdown link, footnote marks, pairs of `*`, `_`, `**` or
-    `__`, reST roles (if titled, only their ends), tags, placeholders (`%s`, `%(name)s`, `{name}`, `{{...}}`, `{% %}`,
-    `${name}`, a literal ⟨1⟩ to ⟨9⟩), versions (two numbers only after a name or the word version) and paths with
-    slashes.
+    `__`, reST roles (if titled, only their ends), tags, placeholders (of `STYLES`, a literal ⟨1⟩ to ⟨9⟩), versions (two
+    numbers only after a name or the word version) and paths with slashes. style: whether the text is a "message" of a
+    program, which has placeholders like `__name__`, too, or one of "icu", which has `#`.
     """
     spans: list[Place] = []
     brackets: list[Place] = []
     marks: dict[str, Place] = {}  # open marks
-    for match in _TOKEN.finditer(text):
+    for match in _TOKENS[style].finditer(text):
         kind = match.lastgroup
         assert kind is not None
         place = match.span(kind)
         if kind == "after":
             spans += [match.span("before"), place]
-        elif kind in ("span", "number"):
+        elif kind in ("span", "number", "own", "quoted"):
             spans.append(place)
         elif kind == "open":
             brackets.append(place)

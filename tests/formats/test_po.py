@@ -152,7 +152,7 @@ def test_long_lines_are_wrapped_where_the_file_has_none() -> None:
 def test_placeholders_of_programs(tmp_path: Path) -> None:
     """Placeholders without a name get numbers if they change places, or the message stays untranslated."""
     text = '#, c-format\nmsgid "Copy %s to %s in %d%%."\nmsgstr ""\n'
-    assert filled(text).splitlines()[-1] == 'msgstr "COPY %3$d TO %2$s IN %1$s%%."'
+    assert filled(text).splitlines()[-1] == 'msgstr "COPY %3$d%% TO %2$s IN %1$s."'
     checked((HEADER + filled(text)).encode(), tmp_path)
     assert filled(text, lambda s: s.text.lower()).splitlines()[-1] == 'msgstr "copy %s to %s in %d%%."'
     assert filled('msgid "Copy %s to %s."\nmsgstr ""\n').endswith('msgstr "COPY %s TO %s."\n')
@@ -163,9 +163,68 @@ def test_placeholders_of_programs(tmp_path: Path) -> None:
         file = read(HEADER + untouched)
         assert translate(file)[0].decode() == HEADER + untouched
         assert [key for key in file.left if any(part in key for part in reason.split("|"))]
-    file = read(HEADER + '#, c-format\nmsgid "At %\'d now."\nmsgstr ""\n')
-    assert translate(file)[0].decode() == unchanged(file).decode()
-    assert file.left == Counter({"units whose translation loses placeholders": 1})
+    assert filled('#, c-format\nmsgid "At %\'d now."\nmsgstr ""\n').endswith('msgstr "AT %\'d NOW."\n')
+
+
+@pytest.mark.parametrize(
+    ("flag", "source", "target"),
+    [
+        ("c", "%<PRIu64> of %*d%%", None),
+        ("kde", "Copy %1 to %2.", "COPY %2 TO %1."),
+        ("qt", "Page %L1 of %n", "PAGE %n OF %L1"),
+        ("ruby", "%{name} has %<n>d of #{x}", "#{x} HAS %<n>d OF %{name}"),
+        ("php", "%1$s of %2$s", "%2$s OF %1$s"),
+        ("javascript", "%s of %s", "%2$s OF %1$s"),
+        ("python-brace", "{name!r:>8} of {0}", "{0} OF {name!r:>8}"),
+        ("python-brace", "{} of {}", None),  # they would swap their values
+        ("perl-brace", "{a} of {b}", "{b} OF {a}"),
+        ("csharp", "{0:N2} of {1,5}", "{1,5} OF {0:N2}"),
+        ("boost", "%1% of %2%", "%2% OF %1%"),
+        ("sh", "$a of ${b}", "${b} OF $a"),
+        ("", ":name of $1 by __user__", "__user__ OF $1 BY :name"),
+        ("", "<0>One</0> of @user", "<0>ONE</0> OF @user"),
+    ],
+)
+def test_placeholders_of_languages(flag: str, source: str, target: str | None) -> None:
+    text = f'#, {flag}-format\nmsgid "{source}"\nmsgstr ' if flag else f'msgid "{source}"\nmsgstr '
+    assert filled(f'{text}""\n') == f'{text}"{target or ""}"\n'
+
+
+@pytest.mark.parametrize(
+    ("flag", "source", "translation"),
+    [
+        ("c", "Done of %d", "100% ⟨1⟩"),  # %\u0020% is a directive
+        ("c", "Done", "100% de"),
+        ("python-brace", "Done", "{x}"),
+        ("kde", "%1 done", "%1 ⟨1⟩"),
+        ("ruby", "Done", "%{x}"),
+    ],
+)
+def test_a_message_with_other_placeholders_stays_and_is_counted(flag: str, source: str, translation: str) -> None:
+    file = read(HEADER + f'#, {flag}-format\nmsgid "{source}"\nmsgstr ""\n')
+    assert translate(file, lambda _: translation)[0].decode() == unchanged(file).decode()
+    assert file.left == Counter({"units whose translation would change placeholders": 1})
+
+
+ICU = "{n, plural, offset:1 =0 {no file} one {# file} other {{who, select, male {his # files} other {all # of {k}}}}}"
+
+
+def test_messages_of_icu() -> None:
+    text = f'msgid "{ICU}"\nmsgstr ""\n'
+    assert [block.text for block in read(HEADER + text).blocks] == ["no file", "￼ file", "his ￼ files", "all ￼ of ￼"]
+    wanted = (
+        "{n, plural, offset:1 =0 {NO FILE} one {# FILE} other {{who, select, male {HIS # FILES} other {ALL {k} OF #}}}}"
+    )
+    assert "".join(line.strip('"') for line in filled(text).partition("msgstr ")[2].splitlines()) == wanted
+    for source, translation, reason in (
+        ("Delete {n, plural, one {it} other {# files}}?", "x", "units with a plural or select inside a sentence"),
+        ("{n, plural, one {it} other {# files}", "x", "units with a plural or select inside a sentence"),
+        (ICU, "l'⟨1⟩", "units whose translation would change placeholders"),  # quotes what follows
+        (ICU, "⟨1⟩ ⟨2⟩ }", "units whose translation would change placeholders"),
+    ):
+        file = read(HEADER + f'msgid "{source}"\nmsgstr ""\n')
+        assert translate(file, lambda _, translation=translation: translation)[0].decode() == unchanged(file).decode()
+        assert file.left == Counter({reason: 1})
 
 
 def test_encodings() -> None:

@@ -124,6 +124,39 @@ def test_tags_in_the_text_of_a_unit_are_escaped_again() -> None:
     assert ">OPEN &lt;b&gt;THE&lt;/b&gt; %s &amp;AMP; FILE</target>" in data.decode()
 
 
+def test_placeholders_and_messages_in_units() -> None:
+    text = one(unit("Open %1 of %L2, :name, &lt;0&gt;it&lt;/0&gt;"))
+    assert ">OPEN :name OF %L2, %1, &lt;0&gt;IT&lt;/0&gt;</target>" in filled(text)
+    message = "{{VAR_PLURAL, plural, =0 {{{}}} other {{<x id='I' equiv-text='{{{{m}}}}'/> {}}} }}"
+    text = one(unit(message.format("just now", "minutes ago")))
+    assert f">{message.format('JUST NOW', 'MINUTES AGO')}</target>" in filled(text)
+    text = one(unit("In {n, plural, one {a minute} other {# minutes}}"), unit("{n, select, other {# of {k}}}"))
+    file = XliffFile(text.encode(), "a.xlf")
+    assert translate(file, lambda _: "l'⟨1⟩")[0] == text.encode()
+    assert file.left == {
+        "units with a plural or select inside a sentence": 1,
+        "units whose translation would change placeholders": 1,
+    }
+
+
+def test_files_say_the_language_of_their_translation() -> None:
+    for whole, attribute in (
+        (two("<segment><source>a</source></segment>"), "trgLang"),
+        (one(unit("a")), "target-language"),
+    ):
+        text = whole.replace(f' {attribute}="es"', "")
+        file = XliffFile(text.encode(), "a.xlf", "fr")
+        assert unchanged(file) == text.encode()
+        root = etree.fromstring(translate(file)[0])
+        assert [e.get(attribute) for e in root.iter("{*}xliff", "{*}file") if e.get(attribute)] == ["fr"]
+        assert not file.left
+        same, _ = translate(XliffFile(whole.encode(), "a.xlf", "fr"))
+        assert f'{attribute}="es"'.encode() in same
+        unknown = XliffFile(text.encode(), "a.xlf")
+        assert attribute.encode() not in translate(unknown)[0]
+        assert unknown.left.total() == (attribute == "trgLang")
+
+
 def test_segments_of_2() -> None:
     text = two(
         "\n  <segment id='s' state='initial' subState='x:y'>"

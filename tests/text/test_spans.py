@@ -30,6 +30,12 @@ FOUND = [
     "«%s», «%(name)s» of «%1$s», «%5.2f», «%-10d», «%Y»-«%m», 50%d, 100 % sure, 20%.",
     "«{name}», «{0}», «{}», «{user.name!r:>8}», «{{ page.title }}», «{% if a %}»yes«{% endif %}», «${HOME}», {a word}.",
     "«3.12.1», «v2.0», «V1.2rc1», Python «3.12», PostgreSQL «9.6b1», Node.js «18.2», version «2.5», Versión «2.5».",
+    "«%1» of «%L2», «%%» of 5%, «%{name}», «#{x.y}», «:name» and «$1» or «$name», «$NAME$».",
+    "«$HOME/bin», «%<n>05.2f».",
+    "«<0>»here«</0>», «<1/>», «%1»«%2» at «%1%», «#1####», «[_1]», «@user», «%*d», «%'d», «%<PRIu64>».",
+    "«{n, number, #.#}», «{0,-5:C}».",
+    "It costs $10 or $1.50, C++ has std::vector, :smile: at 10:30, Nutzer:innen, a@b, {a, b} 100%.",
+    "«%(first name)s», 20%(about), «#{a + b}», «%s»日«%d»個, 日«$name»的.",
     "Release «1.0», Python>=«3.8», IP «192.168.0.1».",
     "About 3.5 hours, The 2.5 million, 3.5 of it, EUR 3.50, 1.234.567 people, 24.12.2024, item 2.1, x1.2.3.",
     "In «/usr/lib», «~/notes», «./a», «../b/c.txt», «src/main.py», «src/data/», «.github/x.yml».",
@@ -79,6 +85,24 @@ ENDLESS += [
     "Ab ",
     "http://",
     "www.",
+]
+ENDLESS += [
+    "%{",
+    "#{a",
+    "%<a",
+    "{a,",
+    "{ a, number",
+    "$a",
+    "$a/",
+    "$a$b",
+    ":a_",
+    "@a",
+    "<1",
+    "#1#",
+    "%1%",
+    "[_1",
+    "__a",
+    "__a_",
 ]
 ENDLESS += ["[", "]", "](", "(", "\\", "a", " ", "%", "-", "⟨1", "<", "a b=c ", "' \"", "<a  ", "/@"]
 

@@ -31,7 +31,7 @@ def translate_files(
     plan, translator = plan_files(inputs, output), setup.translator
     grain, language = choose_splitting(translator, split, source_language)
     files = [open_file(source, language, grain, split != "auto") for source, _ in plan.pairs]
-    setup = replace(setup, decoding=choose_file_decoding(translator, setup.decoding, sum(file.spans for file in files)))
+    setup = replace(setup, decoding=choose_file_decoding(translator, setup.decoding, files))
     documents = [document for file in files for document in file.documents]
     segments = sum(len(document.source) for document in documents)
     print(f"{', '.join(inputs)}: {len(files):,} file{'s' * (len(files) != 1)}, {segments:,} segments", file=sys.stderr)
