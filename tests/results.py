@@ -18,6 +18,7 @@ def extrapolation(systems: tuple[str, ...] = ("ours", "softmax")) -> dict[str, A
     ]
     return {
         "lengths": lengths,
+        "settings": {"metrics": {"tokenize": "13a", "lowercase": False}},
         "systems": [{"name": name, "trained": {"unit": "tokens", "size": 64}} for name in systems],
         "results": [
             _of_length(system, mode, label, quality)

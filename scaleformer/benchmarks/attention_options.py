@@ -16,7 +16,6 @@ MECHANISMS = (KERNEL, RECALL)
 PAPER = "the paper's algorithms"
 ALL = "all scores"
 PASSES = ("forward", "forward+backward")
-SETTINGS = ("plain", "commands")
 SLOPE_FROM = 2048  # length in tokens from which growth is measured
 #: what is compared: self-attention, cross-attention to a source of the same length, and the terms of [Scaleformer]
 #: Figures 4 and 5
@@ -48,7 +47,6 @@ class Options:
     threads: Positive | None
     dtype: str
     memory: bool
-    settings: NonEmpty[Annotated[str, OneOf(SETTINGS)]]
     seed: int
     output: str
 

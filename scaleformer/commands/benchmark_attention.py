@@ -1,7 +1,6 @@
 """Time the attention of this package against softmax attention, explicit scores and the paper's own algorithms.
 
     scaleformer benchmark attention [lengths=[256,1024,4096]] [threads=2] [dtype=bfloat16] ...
-    scaleformer benchmark attention settings=[plain,commands]   # as from plain Python, and as in the commands
     scaleformer benchmark attention part=long       # growth of time and memory up to 128k tokens; some minutes
     scaleformer benchmark attention part=terms      # [Scaleformer] Figures 4 and 5: its two terms alone
 
@@ -24,7 +23,6 @@ from rich.console import Console
 from scaleformer.benchmarks.attention import AttentionCost, measure_costs, slopes
 from scaleformer.benchmarks.attention_options import SLOPE_FROM, Options
 from scaleformer.benchmarks.attention_report import attention_tables, draw, long_tables
-from scaleformer.benchmarks.plain import plain_rows
 from scaleformer.system.provenance import device_in_words, provenance, write_result
 
 
@@ -36,9 +34,8 @@ def compare(options: Options) -> Iterator[dict[str, Any]]:
             for length in sorted(options.lengths or ()):
                 if case == "cross" and length > options.cross_limit:
                     continue
-                for settings in options.settings:
-                    status.update(f"{length} tokens, {case}, {settings}")
-                    rows += (measure_costs if settings == "commands" else plain_rows)(options, length, case)
+                status.update(f"{length} tokens, {case}")
+                rows += measure_costs(options, length, case)
                 yield {
                     "slope_from": SLOPE_FROM,
                     "slopes": slopes(rows),

@@ -21,7 +21,7 @@ from scaleformer.evaluation.length.tables import print_tables
 from scaleformer.evaluation.length.views import Unit, ViewMode, Window
 from scaleformer.evaluation.metrics import choose_metrics
 from scaleformer.evaluation.translation_run import results_folder
-from scaleformer.report.extrapolation import plot_overview
+from scaleformer.report.extrapolation import plot_quality
 from scaleformer.system.bars import translation_bar
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import Natural, NonEmpty, Positive, listed
@@ -111,7 +111,7 @@ def main(options: Options, given: Sequence[str]) -> None:
         **found,
     }
     written = write_result(output / f"{name}.json", payload)
-    plot_overview(payload, output / f"{name}.png")
+    plot_quality(payload, output / f"{name}.png")
     print_tables(payload)
     print(f"written to {written}")
 

@@ -39,8 +39,6 @@ class Corpus(Sequence[Document]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"document {index} of {len(self)}")
         return _document(self.table[index])
 
     def __iter__(self) -> Iterator[Document]:

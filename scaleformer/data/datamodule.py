@@ -14,7 +14,6 @@ import pytorch_lightning as pl
 from pytorch_lightning.trainer.states import TrainerFn
 
 from scaleformer.data.batching import make_batches, make_example, share
-from scaleformer.data.config import DataConfig
 from scaleformer.data.corpora import DocumentStream
 from scaleformer.data.cutting import Cutting, Plan, make_plan
 from scaleformer.data.encoded import encode_documents
@@ -25,7 +24,6 @@ from scaleformer.data.sampler import FixedLoader, KeptBatches, Position, Recipe,
 from scaleformer.data.sources import warn_of_one_document
 from scaleformer.data.splits import EncodedSplits
 from scaleformer.data.streaming import Counted, EncodedWindows, StreamedBatches, document_windows
-from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
 from scaleformer.system.devices import gathered
 
 
@@ -40,16 +38,9 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
     continues with the next epoch.
     """
 
-    def __init__(
-        self,
-        config: DataConfig,
-        tokenizer: TokenizerConfig | None = None,
-        tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
-    ) -> None:
-        super().__init__(config, tokenizer, tokenizers)
-        self._state: dict[str, Any] | None = None
-        self._train_loader: TrainLoader | None = None
-        self._counted: Counted | None = None
+    _state: dict[str, Any] | None = None
+    _train_loader: TrainLoader | None = None
+    _counted: Counted | None = None
 
     @property
     def parts(self) -> dict[str, DocumentDataModule]:

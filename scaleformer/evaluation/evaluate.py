@@ -15,11 +15,11 @@ from scaleformer.checkpoints.run_config import test_split
 from scaleformer.evaluation.corpus import result_label
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.positions import quality_by_position
-from scaleformer.evaluation.samples import format_samples, write_samples
+from scaleformer.evaluation.samples import format_samples
 from scaleformer.evaluation.scores import BleuReport, MetricScore
 from scaleformer.evaluation.suspicions import LOW, suspicions
 from scaleformer.evaluation.translation_run import Evaluation, translate_and_score, write_evaluation
-from scaleformer.system.files import check_folder
+from scaleformer.system.files import atomic_writer, check_folder
 from scaleformer.system.tables import print_table
 from scaleformer.text.documents import Document
 from scaleformer.translation.request import Request
@@ -66,7 +66,8 @@ def evaluate_translator(
     chosen_samples = evaluation.documents[:samples]
     samples_file = "samples.txt" if label == test_split(translator.config) else f"samples-{label}.txt"
     samples_path = (folder.parent if folder.name == "results" else folder) / samples_file
-    write_samples(samples_path, chosen_samples)
+    with atomic_writer(samples_path) as file:
+        file.write(format_samples(chosen_samples))
     if show_samples:
         print(format_samples(chosen_samples, max_segments=3))
     print_report(evaluation.report, f"{label}: {len(documents)} documents")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from scaleformer.evaluation.alignment import align_segments
 from scaleformer.evaluation.saved_translations import TranslatedDocument
-from scaleformer.system.files import atomic_writer
 
 
 def format_samples(samples: Iterable[TranslatedDocument], max_segments: int = 20) -> str:
@@ -29,9 +27,3 @@ def format_samples(samples: Iterable[TranslatedDocument], max_segments: int = 20
             lines += [f"source      {source}", f"reference   {reference}", f"hypothesis  {hypothesis}".rstrip(), ""]
         blocks.append("\n".join(lines).rstrip() + "\n")
     return "\n".join(blocks)
-
-
-def write_samples(path: str | Path, samples: Iterable[TranslatedDocument], max_segments: int = 20) -> None:
-    """Write `format_samples` to a file, whole or not at all. Raises OSError."""
-    with atomic_writer(path) as file:
-        file.write(format_samples(samples, max_segments))

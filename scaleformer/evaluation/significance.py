@@ -41,10 +41,9 @@ class ComparedSystem:
     bootstrap_p: float | None
     randomization_p: float | None
 
-    def significant(self, level: float = 0.05) -> bool:
-        """Whether both tests give a p-value below `level`."""
-        found = (self.bootstrap_p, self.randomization_p)
-        return all(p is not None and p < level for p in found)
+    def significant(self) -> bool:
+        """Whether both tests give a p-value below 0.05."""
+        return all(p is not None and p < 0.05 for p in (self.bootstrap_p, self.randomization_p))
 
 
 @dataclass(frozen=True)

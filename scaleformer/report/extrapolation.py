@@ -63,20 +63,13 @@ def plot_extrapolation(result: Mapping[str, Any], folder: str | Path, name: str 
     }
 
 
-def plot_overview(result: Mapping[str, Any], path: str | Path) -> Path:
-    """s-BLEU, d-BLEU and loss against length, in one figure; missing scores are left out.
+def plot_quality(result: Mapping[str, Any], path: str | Path) -> Path:
+    """BLEU, chrF++ and loss against length, in one figure; missing scores are left out. Raises OSError.
 
-    s-BLEU compares the same segments at every length. d-BLEU finds more n-grams by chance in longer lines, so it
-    compares systems, not lengths. Raises OSError.
+    s-BLEU and chrF++ compare the same segments at every length. d-BLEU finds more n-grams by chance in longer lines, so
+    it compares systems, not lengths.
     """
-    metrics = result["settings"]["metrics"]
-    how = "" if metrics == {"tokenize": "13a", "lowercase": False} else f" ({Metrics(**metrics)})"
-    wanted = (
-        Panel(f"s-BLEU{how}, same segments at each length", "", _score("s-BLEU"), least=(0, 1)),
-        Panel(f"d-BLEU{how}", "", _score("d-BLEU"), least=(0, 1)),
-        Panel("loss, nats per target token", "", _loss),
-    )
-    figure = _against_length(result, wanted, columns=3)
+    figure = _quality(result)
     assert figure is not None, "an evaluation computes something"
     return save(figure, path)
 
@@ -105,12 +98,14 @@ def _ratio(row: Mapping[str, Any]) -> float | None:
 
 
 def _quality(result: Mapping[str, Any]) -> Figure | None:
+    metrics = result["settings"]["metrics"]
+    how = "" if metrics == {"tokenize": "13a", "lowercase": False} else f" ({Metrics(**metrics)})"
     return _against_length(
         result,
         (
-            Panel("s-BLEU", "BLEU, aligned segments", _score("s-BLEU")),
-            Panel("d-BLEU", "BLEU, documents as lines", _score("d-BLEU")),
-            Panel("chrF++", "chrF++, aligned segments", _score("chrF++")),
+            Panel(f"s-BLEU{how}", "BLEU, aligned segments", _score("s-BLEU")),
+            Panel(f"d-BLEU{how}", "BLEU, documents as lines", _score("d-BLEU")),
+            Panel(f"chrF++{how}", "chrF++, aligned segments", _score("chrF++")),
             Panel("teacher-forced loss", "nats per target token", _loss),
         ),
     )
@@ -161,7 +156,7 @@ def _cost_of(part: str, name: str, unit: float) -> Value:
     return lambda r: r[part]["cost"][name] / unit
 
 
-def _against_length(result: Mapping[str, Any], wanted: Sequence[Panel], columns: int = 2) -> Figure | None:
+def _against_length(result: Mapping[str, Any], wanted: Sequence[Panel]) -> Figure | None:
     """Panels for the available quantities; in each, a line for each system and mode. Whole documents, of mixed lengths,
     are hollow markers next to it."""
     segments = by_segments(result["lengths"])
@@ -179,7 +174,7 @@ def _against_length(result: Mapping[str, Any], wanted: Sequence[Panel], columns:
             drawn.append((panel, lines))
     if not drawn:
         return None
-    figure, axes = panels(len(drawn), columns, *((4.4, 3.8) if columns > 2 else ()))
+    figure, axes = panels(len(drawn))
     for axis, (panel, lines) in zip(axes, drawn, strict=True):
         for key, style in styles.items():
             whole = {**style, "linestyle": "", "markerfacecolor": "white", "markersize": 7}
@@ -204,7 +199,7 @@ def _against_length(result: Mapping[str, Any], wanted: Sequence[Panel], columns:
             high = max(high, panel.least[1], 1.15 * axis.dataLim.y1)  # keeps a flat line off the upper edge
             axis.set_ylim(min(low, panel.least[0]) if panel.least[0] else -0.04 * high, high)
         _mark_trained(axis, result)
-    legend_below(figure, columns=3 if columns < 3 else 5)
+    legend_below(figure, columns=3)
     return figure
 
 

@@ -175,13 +175,3 @@ def test_wrong_options(script: Benchmark, argument: str, message: str, capsys: p
     with pytest.raises(SystemExit):
         script.main([argument])
     assert message in capsys.readouterr().err
-
-
-def test_plain_python_is_measured_next_to_the_commands(script: Benchmark, tmp_path: Path) -> None:
-    sizes = ["lengths=[8]", "cases=[causal]", "mechanisms=[scaleformer]", "memory=false", "quadratic_limit=0"]
-    result = run(script, tmp_path, *sizes, "paper_limit=0", "settings=[plain,commands]")
-    systems = [row["system"] for row in result["rows"]]
-    ours = [SOFTMAX, "scaleformer"]
-    assert systems == 2 * [f"{name}, plain Python" for name in ours] + 2 * ours
-    assert all(row["ratio"] > 0 for row in result["rows"])
-    assert "scaleformer, plain Python" in (tmp_path / "page.md").read_text()

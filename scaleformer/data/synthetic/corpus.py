@@ -91,19 +91,14 @@ class SyntheticConfig:
             raise ValueError(f"data.synthetic.segments is {shown(self.segments)}: it must be [fewest, most]")
 
 
-def generate(
-    config: SyntheticConfig, split: str, documents: int | None = None, segments: tuple[int, int] | None = None
-) -> Iterator[Document]:
-    """Documents of a split, with labels.
-
-    `documents` and `segments` (fewest, most) override the configured numbers: (64, 64) gives documents of 64 segments
-    in the same languages, to measure extrapolation. Document n does not depend on how many are generated.
-    Raises ValueError for an unknown split.
+def generate(config: SyntheticConfig, split: str, documents: int | None = None) -> Iterator[Document]:
+    """Documents of a split, with labels; `documents`: their number, if other than configured. Document n does not
+    depend on how many are generated. Raises ValueError for an unknown split.
     """
     if split not in SPLITS:
         raise ValueError(f"split {split!r}: the synthetic corpus has {', '.join(SPLITS)}")
     count = getattr(config, split) if documents is None else documents
-    low, high = config.segments if segments is None else segments
+    low, high = config.segments
     lexicon = _lexicon(config.language)
     for index in range(count):
         rng = random.Random(f"scaleformer {config.seed} {split} {low}-{high} {index}")

@@ -43,8 +43,8 @@ def score_translations(documents: Sequence[TranslatedDocument], metrics: Metrics
         "count_mismatches": report.count_mismatches,
         "mismatch_rate": report.mismatch_rate,
         "unfinished": list(report.unfinished),
-        "repeated_4grams": repeated_ngrams(lines.hypotheses),
-        "reference_repeated_4grams": repeated_ngrams(lines.references),
+        "repeated_4grams": repeated_4grams(lines.hypotheses),
+        "reference_repeated_4grams": repeated_4grams(lines.references),
         "by_decile": by_tenth(documents, metrics),
     }
 
@@ -59,12 +59,12 @@ def sentence_bleu(hypotheses: Sequence[str], references: Sequence[str], metrics:
     return [float(metric.sentence_score(h, [r]).score) for h, r in zip(hypotheses, references, strict=True)]
 
 
-def repeated_ngrams(lines: Sequence[str], order: int = 4) -> float:
-    """Share of word n-grams that occurred earlier in the same line, as seq-rep-4 of [Welleck 2020]."""
+def repeated_4grams(lines: Sequence[str]) -> float:
+    """Share of sequences of four words that occurred earlier in the same line, as seq-rep-4 of [Welleck 2020]."""
     total = repeated = 0
     for line in lines:
         own = words(line)
-        found = [tuple(own[i : i + order]) for i in range(len(own) - order + 1)]
+        found = [tuple(own[i : i + 4]) for i in range(len(own) - 3)]
         total += len(found)
         repeated += len(found) - len(set(found))
     return repeated / total if total else 0.0

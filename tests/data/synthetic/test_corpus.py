@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -97,7 +98,8 @@ class Reader:
 
 @pytest.mark.parametrize("segments", [None, (60, 60)], ids=["trained lengths", "60 segments"])
 def test_text_and_labels_follow_from_the_source(segments: tuple[int, int] | None) -> None:
-    for document in generate(CONFIG, "train", None if segments is None else 10, segments):
+    config = CONFIG if segments is None else replace(CONFIG, train=10, segments=segments)
+    for document in generate(config, "train"):
         reader = Reader()
         found = []
         for index, (source, target) in enumerate(zip(document.source, document.target, strict=True)):
@@ -109,7 +111,7 @@ def test_text_and_labels_follow_from_the_source(segments: tuple[int, int] | None
 
 def test_only_the_deciding_segment_decides() -> None:
     """Since the deciding segment: no other topic for that pronoun, no mention of that pronoun or term."""
-    for document in generate(CONFIG, "train", 20, (40, 40)):
+    for document in generate(replace(CONFIG, segments=(40, 40)), "train", 20):
         for label in document.labels:
             words = [segment.split() for segment in document.source]
             between = {w for s in words[label.segment - label.distance + 1 : label.segment] for w in s}
@@ -128,7 +130,7 @@ def test_only_the_deciding_segment_decides() -> None:
 
 def test_terms_keep_their_translation_within_a_document_and_vary_between() -> None:
     choices: dict[str, set[int]] = {source: set() for source in TERMS}
-    for document in generate(CONFIG, "train", 30, (40, 40)):
+    for document in generate(replace(CONFIG, segments=(40, 40)), "train", 30):
         text = " ".join(document.target).split()
         for term in TERMS.values():
             used = {choice for choice in (0, 1) if term.targets[choice] in text}

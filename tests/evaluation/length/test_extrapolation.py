@@ -14,7 +14,7 @@ from scaleformer.evaluation.length.report import assemble
 from scaleformer.evaluation.length.tables import extrapolation_tables, print_tables, remarks
 from scaleformer.evaluation.length.views import Window
 from scaleformer.evaluation.metrics import Metrics
-from scaleformer.report.extrapolation import by_segments, plot_overview
+from scaleformer.report.extrapolation import by_segments, plot_quality
 from scaleformer.text.documents import Document
 from scaleformer.translation.translator import Translator
 from tests.runs import DOCUMENTS, make_run
@@ -188,10 +188,10 @@ def test_brackets_in_names_of_systems_are_shown_verbatim(system, bar, tmp_path, 
 
 def test_the_figure(system, bar, tmp_path):
     payload = make_payload(system, bar, tmp_path)
-    path = plot_overview(payload, tmp_path / "plots" / "figure.png")
+    path = plot_quality(payload, tmp_path / "plots" / "figure.png")
     assert path.read_bytes().startswith(b"\x89PNG")
     assert by_segments(payload["lengths"])
     assert not by_segments([{"label": "segment", "unit": "segments"}, {"label": "9-tokens", "unit": "tokens"}])
     for row in payload["results"]:
         row["decode"] = None
-    assert plot_overview(payload, tmp_path / "loss.png").is_file()
+    assert plot_quality(payload, tmp_path / "loss.png").is_file()

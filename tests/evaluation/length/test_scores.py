@@ -12,7 +12,7 @@ from scaleformer.evaluation.length.scores import (
     by_size,
     original_documents,
     paired_t_test,
-    repeated_ngrams,
+    repeated_4grams,
     score_translations,
     sentence_bleu,
 )
@@ -39,11 +39,11 @@ def translated(documents, hypotheses) -> list[TranslatedDocument]:
     return [TranslatedDocument(d.id, d.source, d.target, h) for d, h in zip(documents, hypotheses, strict=True)]
 
 
-def test_repeated_ngrams():
-    assert repeated_ngrams(["a b c d e"]) == 0
-    assert repeated_ngrams(["a a a a a a"]) == pytest.approx(2 / 3)  # three 4-grams, one of them new
-    assert repeated_ngrams(["a a a a a a", "a b c d"]) == pytest.approx(2 / 4)
-    assert repeated_ngrams(["a b", ""]) == 0
+def test_repeated_4grams():
+    assert repeated_4grams(["a b c d e"]) == 0
+    assert repeated_4grams(["a a a a a a"]) == pytest.approx(2 / 3)  # three 4-grams, one of them new
+    assert repeated_4grams(["a a a a a a", "a b c d"]) == pytest.approx(2 / 4)
+    assert repeated_4grams(["a b", ""]) == 0
 
 
 def test_counts_of_segments():

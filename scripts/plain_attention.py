@@ -1,0 +1,42 @@
+"""Time attention as a user of the library meets it: in a process that sets up nothing as the commands do.
+
+    python -m scripts.plain_attention [cases=[causal]] [lengths=[256,1024]] [threads=2] ...
+
+Settings, and the tables to compare with, are those of `scaleformer benchmark attention`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from omegaconf import OmegaConf
+
+from scaleformer.benchmarks.attention import measure_costs
+from scaleformer.benchmarks.attention_options import Options
+from scaleformer.benchmarks.attention_report import attention_tables
+from scaleformer.cli.command import default_options
+from scaleformer.system.errors import one_line_errors
+
+
+def main(given: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    chosen: Any = OmegaConf.to_container(OmegaConf.from_dotlist(list(sys.argv[1:] if given is None else given)))
+    options: Options = default_options("benchmark attention", **chosen).with_defaults()
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    rows = [
+        asdict(row)
+        for case in options.cases or ()
+        for length in options.lengths or ()
+        for row in measure_costs(options, length, case)
+    ]
+    print("\n\n".join(attention_tables({"rows": rows})))
+
+
+if __name__ == "__main__":
+    with one_line_errors():
+        main()
