@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from scaleformer.decoding.config import DecodingConfig
+from scaleformer.decoding.repetition import SLACK
 from scaleformer.vocabulary import BOS, EOS, PAD, PLACEHOLDER, PLACEHOLDERS, SEP, SEP0, SEP2, SEP3, UNK
 
 A, B, C = range(PLACEHOLDER + len(PLACEHOLDERS), PLACEHOLDER + len(PLACEHOLDERS) + 3)  # three words
@@ -93,7 +95,7 @@ SOURCES = [[A, SEP, EOS], [B, B, SEP, C, SEP, EOS], [C, SEP, EOS], [A, B, C, SEP
 
 def free(**settings: Any) -> DecodingConfig:
     """Settings of a search that may end when it likes."""
-    return DecodingConfig(**{"match_segments": False, **settings})
+    return DecodingConfig(**{"match_segments": False, "loop_ngram_size": 0, **settings})
 
 
 SETTINGS = {
@@ -101,11 +103,37 @@ SETTINGS = {
     "beam": free(strategy="beam", beam_size=3, n_best=2, max_length_ratio=1.0, max_length_offset=3),
 }
 SETTINGS |= {f"{name}, matched": replace(config, match_segments=True) for name, config in SETTINGS.items()}
-UNREPEATED = {f"{name}, 2-grams once": replace(config, no_repeat_ngram_size=2) for name, config in SETTINGS.items()}
+WITHOUT_LOOPS = {f"{name}, no loops": replace(config, loop_ngram_size=2) for name, config in SETTINGS.items()}
 
 
-def repeats(tokens: tuple[int, ...], n: int) -> bool:
-    """Whether a segment has an n-gram twice."""
-    segments = [tuple(text) for end, text in itertools.groupby(tokens, lambda t: t == SEP) if not end]
-    ngrams = [[s[i : i + n] for i in range(len(s) - n + 1)] for s in segments]
-    return any(len(found) > len(set(found)) for found in ngrams)
+def run(text: Sequence[int], period: int) -> int:
+    """How many of the last tokens equal those a period before."""
+    pairs = zip(reversed(text), reversed(text[:-period]), strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def repeated(text: Sequence[int], n: int) -> tuple[int, int]:
+    """The tokens of the longest immediate repetition, without its first part; how often the commonest n-gram stands."""
+    runs = [(run(text[:end], p), p) for end in range(len(text) + 1) for p in range(1, end)]
+    counts = Counter(tuple(text[i : i + n]) for i in range(len(text) - n + 1))
+    return max((length for length, p in runs if length >= p), default=0), max(counts.values(), default=1)
+
+
+def loops(tokens: Sequence[int], source: Sequence[int], n: int) -> bool:
+    """Whether a target segment repeats itself more than its source segment, by the definition."""
+    sources = [list(text) for end, text in itertools.groupby(source, lambda t: t == SEP) if not end]
+    wanted = [repeated(text, n) for text in sources]
+    text: list[int] = []
+    segment = 0
+    for token in tokens:
+        if steps := STEPS.get(token, 0):
+            text, segment = [], segment + steps
+            continue
+        text.append(token)
+        longest, most = wanted[min(segment, len(wanted) - 1)]
+        if any(run(text, p) > max(longest, n - 1, p - 1) for p in range(1, len(text))):
+            return True
+        last = text[-n:]
+        if len(last) == n and sum(text[i : i + n] == last for i in range(len(text))) > most + SLACK:
+            return True
+    return False

@@ -42,7 +42,7 @@ class DecodingConfig:
     max_length_offset: Positive = 10
     match_segments: bool = True
     merge_segments: bool = True
-    no_repeat_ngram_size: Annotated[int, Range(ge=0, le=100)] = 0
+    loop_ngram_size: Annotated[int, Range(ge=0, le=100)] = 4
     min_length_ratio: Annotated[float, Range(ge=0)] = 0.0
     repetition_penalty: Annotated[float, Range(ge=1, le=100)] = 1.0
     temperature: Annotated[float, Range(ge=1e-6)] = 1.0

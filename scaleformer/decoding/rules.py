@@ -15,22 +15,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from scaleformer.decoding.config import DecodingConfig
-from scaleformer.decoding.state import SPECIAL, PerRow, Rows, SourceSegments
+from scaleformer.decoding.repetition import NoLoops, RepetitionPenalty
+from scaleformer.decoding.state import SPECIAL, Rows, Rule, SourceSegments
 from scaleformer.vocabulary import BOS, EOS, MOST, PAD, PLACEHOLDER, SEP, SEP0, SEP2, SEP3, is_separator
-
-
-class Rule(PerRow):
-    """One rule of a search. The first three methods do nothing unless a rule overrides them."""
-
-    def weigh(self, rows: Rows, logits: Tensor) -> Tensor:
-        """Logits (A*K, V) for the choice and the score, instead of those of the model."""
-        return logits
-
-    def allow(self, rows: Rows, logits: Tensor) -> None:
-        """-inf, in place, in the logits (A*K, V) of tokens that may not come next."""
-
-    def advance(self, rows: Rows, consumed: Tensor) -> None:
-        """The rows have appended `rows.token`, which consume so many source segments (A*K,)."""
 
 
 def make_rules(rows: Rows, source: SourceSegments, config: DecodingConfig) -> list[Rule]:
@@ -39,8 +26,8 @@ def make_rules(rows: Rows, source: SourceSegments, config: DecodingConfig) -> li
     rules: list[Rule] = []
     if config.repetition_penalty != 1:
         rules.append(RepetitionPenalty(rows, config.repetition_penalty))
-    if config.no_repeat_ngram_size:
-        rules.append(NoRepeatedNgrams(rows, config.no_repeat_ngram_size))
+    if config.loop_ngram_size:
+        rules.append(NoLoops(rows, source, config.loop_ngram_size))
     if config.match_segments:
         never += [] if config.merge_segments else [SEP2, SEP3]
         if bool(source.placeholders.any()):
@@ -123,56 +110,6 @@ class Placeholders(Rule):
     def advance(self, rows: Rows, consumed: Tensor) -> None:
         rest = self._missing & (rows.token[:, None] != self._kinds)
         self._missing = torch.where((consumed > 0)[:, None], self._of(rows.segments), rest)
-
-
-class SegmentText(Rule):
-    """A rule on the tokens since the last source segment was consumed: text (A*K, W) long."""
-
-    changing = ("_text",)
-
-    def __init__(self, rows: Rows, least: int = 1) -> None:
-        width = max(least, min(int(rows.segment_limits.max()), int(rows.limits.max())))
-        self._text = rows.token.new_full((len(rows.token), width), PAD)
-        self._places = torch.arange(width, device=rows.token.device)
-
-    def advance(self, rows: Rows, consumed: Tensor) -> None:
-        place = (rows.segment_tokens - 1).clamp(0, len(self._places) - 1)  # only a forced prefix exceeds the width
-        self._text = self._text.scatter(1, place[:, None], rows.token[:, None])
-
-
-class RepetitionPenalty(SegmentText):
-    """Logits of tokens that the segment has are divided by the penalty, negative ones multiplied [Keskar 2019]."""
-
-    def __init__(self, rows: Rows, penalty: float) -> None:
-        super().__init__(rows)
-        self._penalty = penalty
-
-    def weigh(self, rows: Rows, logits: Tensor) -> Tensor:
-        whole = self._places < rows.segment_tokens[:, None]
-        there = torch.zeros_like(logits, dtype=torch.bool).scatter(1, torch.where(whole, self._text, PAD), True)
-        there[:, PAD] = False  # padding is not a token of the segment
-        worse = torch.where(logits > 0, logits / self._penalty, logits * self._penalty)
-        return torch.where(there, worse, logits)
-
-
-class NoRepeatedNgrams(SegmentText):
-    """No n-gram is written twice in the same segment."""
-
-    def __init__(self, rows: Rows, n: int) -> None:
-        super().__init__(rows, n)
-        self._n, self._back = n, torch.arange(1 - n, 0, device=rows.token.device)
-
-    def allow(self, rows: Rows, logits: Tensor) -> None:
-        windows = self._text.unfold(1, self._n, 1)  # (A*K, W-n+1, n)
-        places = rows.segment_tokens[:, None] + self._back  # (A*K, n-1)
-        last = self._text.gather(1, places.clamp(0, len(self._places) - 1))  # (A*K, n-1)
-        whole = self._places[self._n - 1 :] < rows.segment_tokens[:, None]  # (A*K, W-n+1)
-        following = windows[..., -1]
-        # A model that gives neither <sep> nor </s> a probability continues a prefix of its own.
-        free = (logits[:, [SEP, EOS]] > -math.inf).any(1, keepdim=True)
-        # finished rows repeat </s>; PAD is forbidden anyway
-        found = (windows[..., :-1] == last[:, None]).all(2) & whole & free & (following != EOS)
-        logits.scatter_(1, torch.where(found, following, PAD), -math.inf)
 
 
 class MinimumLength(Rule):

@@ -38,6 +38,7 @@ class SourceSegments:
         self.counts, self.tokens = separators.sum(1), mask.sum(1)
         self.real = torch.arange(n, device=source.device) < self.counts[:, None]
         self.lengths = source.new_zeros(B, n).scatter_add_(1, numbers, (mask & ~separators).long())
+        self._source, self._numbers, self._words = source, numbers, mask & ~separators
         kinds = source - PLACEHOLDER
         document, place = ((kinds >= 0) & (kinds < len(PLACEHOLDERS)) & mask).nonzero(as_tuple=True)
         found = torch.zeros(B, n, len(PLACEHOLDERS), dtype=torch.bool, device=source.device)
@@ -54,6 +55,15 @@ class SourceSegments:
                 flat += tokens
         self.forced = source.new_tensor([*flat, PAD])
         self.starts, self.forced_lengths, self.prefixes, self.ahead = tables.to(source.device)
+
+    def texts(self) -> Tensor:
+        """(B, n, L) the tokens of each segment without `<sep>`, padded."""
+        ends = self.lengths.cumsum(1)
+        place = self._words.cumsum(1) - 1 - (ends - self.lengths).gather(1, self._numbers)
+        texts = self.lengths.new_full((*self.lengths.shape, int(self.lengths.max())), PAD)
+        document, at = self._words.nonzero(as_tuple=True)
+        texts[document, self._numbers[document, at], place[document, at]] = self._source[document, at]
+        return texts
 
 
 class PerRow:
@@ -138,3 +148,17 @@ class Rows(PerRow):
             self.limits, self.counts = self.limits[documents], self.counts[documents]
             if not isinstance(self.forced_tokens, int):
                 self.forced_tokens = self.forced_tokens[documents]
+
+
+class Rule(PerRow):
+    """One rule of a search. The first three methods do nothing unless a rule overrides them."""
+
+    def weigh(self, rows: Rows, logits: Tensor) -> Tensor:
+        """Logits (A*K, V) for the choice and the score, instead of those of the model."""
+        return logits
+
+    def allow(self, rows: Rows, logits: Tensor) -> None:
+        """-inf, in place, in the logits (A*K, V) of tokens that may not come next."""
+
+    def advance(self, rows: Rows, consumed: Tensor) -> None:
+        """The rows have appended `rows.token`, which consume so many source segments (A*K,)."""

@@ -77,7 +77,7 @@ class MemoryEstimate:
         self.config = config
         self.parts = [Footprint(one) for one in models]
         self.most_target_tokens = min(one.most_target_tokens for one in models)
-        rules = forced or config.repetition_penalty != 1 or config.no_repeat_ngram_size or config.min_length_ratio
+        rules = forced or config.repetition_penalty != 1 or config.loop_ngram_size or config.min_length_ratio
         self.logits = LOGITS + SAMPLING * (config.strategy == "sample") + RULES * bool(rules)
         self.logits += 3 * (len(models) > 1)  # their logarithms, before the mean
 

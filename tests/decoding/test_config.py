@@ -27,7 +27,7 @@ from scaleformer.decoding.config import DecodingConfig, choose_decoding
         ({"temperature": 1e-40}, "temperature is 1e-40"),
         ({"top_p": 0}, "top_p is 0: it must be a float above 0"),
         ({"top_k": -1, "seed": -1}, "top_k is -1"),
-        ({"no_repeat_ngram_size": -3}, "no_repeat_ngram_size is -3: it must be an int from 0 to 100"),
+        ({"loop_ngram_size": -3}, "loop_ngram_size is -3: it must be an int from 0 to 100"),
         ({"match_segments": "yes"}, "match_segments is 'yes'"),
         ({"max_length_ratio": math.inf}, "max_length_ratio is inf"),
         ({"memory_limit": "much"}, "memory_limit is 'much': it must be a size as 2GiB or 512MiB, or null"),

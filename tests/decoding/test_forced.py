@@ -95,7 +95,7 @@ def test_an_improbable_text_does_not_change_what_stands_before_it():
 
 @pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
 def test_neither_limits_nor_rules_hold_for_what_is_forced(strategy):
-    config = DecodingConfig(strategy=strategy, max_length_ratio=0, max_length_offset=1, no_repeat_ngram_size=1)
+    config = DecodingConfig(strategy=strategy, max_length_ratio=0, max_length_offset=1, loop_ngram_size=1)
     model = FakeModel(lambda source, written: table({A: 0.5, SEP: 0.3, B: 0.1, EOS: 0.1}))
     source = batch([A, SEP, B, SEP, C, SEP, EOS], [A, SEP, EOS])
     forced = [{0: [A, A, A, A, SEP], 1: [B, B, B]}, {}]

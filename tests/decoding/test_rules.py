@@ -14,7 +14,7 @@ from scaleformer.decoding.active import WASTED_STEPS
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import decode
 from scaleformer.vocabulary import BOS, EOS, PAD, PLACEHOLDER, SEP, SEP0, SEP2, SEP3
-from tests.search import SETTINGS, SIZE, SOURCES, STEPS, A, B, C, FakeModel, batch, free, random_logits, repeats, table
+from tests.search import SETTINGS, SIZE, SOURCES, STEPS, A, B, C, FakeModel, batch, free, loops, random_logits, table
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -73,40 +73,59 @@ def looping_logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
     return logits
 
 
-def slow_unrepeated(source: tuple[int, ...], n: int, limit: int) -> tuple[int, ...]:
+def slow_search(source: tuple[int, ...], n: int, limit: int) -> tuple[int, ...]:
     """Greedy search that checks the whole output for every candidate."""
     written: tuple[int, ...] = (BOS,)
     while len(written) - 1 < limit:
         ranked = looping_logits(source, written).argsort(descending=True).tolist()
-        token = next(t for t in ranked if t not in (PAD, BOS) and not repeats((*written[1:], t), n))
+        token = next(t for t in ranked if t not in (PAD, BOS) and not loops((*written[1:], t), source, n))
         if token == EOS:
             break
         written = (*written, token)
     return written[1:]
 
 
+REPETITIVE = [*SOURCES, [*[A, B] * 5, SEP, C, SEP, EOS], [*[A, B, C, A, C] * 2, SEP, *[C] * 9, SEP, EOS]]
+
+
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
-def test_greedy_without_repeated_ngrams(n):
-    config = free(strategy="greedy", max_length_ratio=0, max_length_offset=40, no_repeat_ngram_size=n)
-    before = decode(FakeModel(looping_logits), *batch(*SOURCES), replace(config, no_repeat_ngram_size=0))
-    found = decode(FakeModel(looping_logits), *batch(*SOURCES), config)
-    assert all(repeats(hypothesis.tokens, n) for [hypothesis] in before)
-    for [hypothesis], source in zip(found, SOURCES, strict=True):
-        assert hypothesis.tokens == slow_unrepeated(tuple(source), n, 40)
+def test_greedy_without_loops(n):
+    """A source that repeats itself allows its translation as much."""
+    config = free(strategy="greedy", max_length_ratio=0, max_length_offset=40, loop_ngram_size=n)
+    before = decode(FakeModel(looping_logits), *batch(*REPETITIVE), replace(config, loop_ngram_size=0))
+    assert all(loops(h.tokens, source, n) for [h], source in zip(before, REPETITIVE, strict=True))
+    found = decode(FakeModel(looping_logits), *batch(*REPETITIVE), config)
+    for [hypothesis], source in zip(found, REPETITIVE, strict=True):
+        assert hypothesis.tokens == slow_search(tuple(source), n, 40)
 
 
 @pytest.mark.parametrize("strategy", ["beam", "sample"])
 @pytest.mark.parametrize("matched", [False, True], ids=["free", "match_segments"])
-def test_no_hypothesis_repeats_ngrams(strategy, matched):
-    config = free(strategy=strategy, beam_size=4, n_best=4, match_segments=matched, no_repeat_ngram_size=2)
-    for settings, repeated in ((config, False), (replace(config, no_repeat_ngram_size=0), True)):
-        found = decode(FakeModel(looping_logits), *batch(*SOURCES), settings)
-        assert any(repeats(h.tokens, 2) for hypotheses in found for h in hypotheses) == repeated
+def test_no_hypothesis_loops(strategy, matched):
+    config = free(strategy=strategy, beam_size=4, n_best=4, match_segments=matched, loop_ngram_size=2)
+    for settings, looping in ((config, False), (replace(config, loop_ngram_size=0), True)):
+        found = zip(decode(FakeModel(looping_logits), *batch(*REPETITIVE), settings), REPETITIVE, strict=True)
+        assert any(loops(h.tokens, source, 2) for hypotheses, source in found for h in hypotheses) == looping
+
+
+def test_what_the_source_says_twice_may_be_said_twice():
+    """The source stands twice in the translation, its own repetitions included; an endless B A is stopped."""
+    text = [A, B, C, A, A, B, C, C]
+
+    def logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
+        place = len(written) - 1
+        if place < len(text):
+            return table({text[place]: 0.9, SEP: 0.1, EOS: 1e-9})
+        return table({A if written[-1] == B else B: 0.9, SEP: 0.1, EOS: 1e-9} if SEP not in written else {EOS: 1.0})
+
+    config = DecodingConfig(strategy="greedy", max_length_ratio=2.0, max_length_offset=10)
+    [[found]] = decode(FakeModel(logits), *batch([*text, SEP, EOS]), config)
+    assert found.tokens == (*text, B, A, B, A, B, SEP)
 
 
 def test_segments_may_repeat_each_other():
     model = FakeModel(lambda source, written: table({A: 0.9, SEP: 0.08, EOS: 0.02}))
-    config = free(strategy="greedy", match_segments=True, no_repeat_ngram_size=1)
+    config = free(strategy="greedy", match_segments=True, loop_ngram_size=1)
     [[found]] = decode(model, *batch([B, SEP, C, SEP, A, SEP, EOS]), config)
     assert found.tokens == (A, SEP) * 3
     assert found.finished
@@ -149,7 +168,7 @@ def test_counted_separators_consume_every_source_segment_once(strategy: str, ngr
     def logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
         return random_logits(source, written, some=range(SIZE))
 
-    config = DecodingConfig(strategy=strategy, beam_size=3 if strategy == "beam" else 1, no_repeat_ngram_size=ngram)
+    config = DecodingConfig(strategy=strategy, beam_size=3 if strategy == "beam" else 1, loop_ngram_size=ngram)
     sources = [[A, SEP, B, A, SEP, B, SEP, EOS], [A, SEP, EOS], [B, B, SEP, A, SEP, A, SEP, B, SEP, B, SEP, EOS]]
     seen = set()
     for found, source in zip(decode(FakeModel(logits), *batch(*sources), config), sources, strict=True):
@@ -189,7 +208,7 @@ def test_each_placeholder_of_a_segment_is_written_once_before_its_end(strategy: 
     def logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
         return random_logits(source, written, some=range(SIZE))
 
-    config = DecodingConfig(strategy=strategy, beam_size=3 if strategy == "beam" else 1, no_repeat_ngram_size=ngram)
+    config = DecodingConfig(strategy=strategy, beam_size=3 if strategy == "beam" else 1, loop_ngram_size=ngram)
     sources = [
         [P, A, P + 1, SEP, B, SEP, P, P + 8, SEP, EOS],
         [A, SEP, B, SEP, EOS],
@@ -230,12 +249,14 @@ def test_segments_that_may_not_be_merged_have_one_each() -> None:
     assert apart.tokens == (A, SEP) * 3
 
 
-def test_an_n_gram_stands_once_in_all_that_answers_a_source_segment() -> None:
-    """Also if the model splits it by `<sep0>`."""
+def test_a_loop_is_one_in_all_that_answers_a_source_segment() -> None:
+    """Also if the model splits it by `<sep0>`; the next segment begins anew."""
     logits = table({A: 0.5, SEP0: 0.3, B: 0.15, SEP: 0.04, EOS: 0.01})
-    config = DecodingConfig(strategy="greedy", no_repeat_ngram_size=1, max_length_ratio=0, max_length_offset=9)
-    [[found]] = decode(FakeModel(lambda source, written: logits), *batch([A, SEP, B, SEP, EOS]), config)
-    assert found.tokens == (A, SEP0, B, SEP, A, SEP0, B, SEP)
+    config = DecodingConfig(strategy="greedy", loop_ngram_size=2, max_length_ratio=0, max_length_offset=9)
+    source = [A, SEP, B, SEP, EOS]
+    [[found]] = decode(FakeModel(lambda source, written: logits), *batch(source), config)
+    assert found.tokens == (A, A, SEP0, A, A, B, A, A, SEP0, SEP) * 2
+    assert not loops(found.tokens, source, 2)
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])

@@ -19,15 +19,15 @@ from tests.search import (
     SETTINGS,
     SIZE,
     SOURCES,
-    UNREPEATED,
+    WITHOUT_LOOPS,
     A,
     B,
     C,
     FakeModel,
     batch,
     free,
+    loops,
     random_logits,
-    repeats,
     table,
 )
 
@@ -102,7 +102,7 @@ def everything(
     scored = []
     for n in range(limit):
         for tokens in itertools.product(words, repeat=n):
-            if ngram and repeats(tokens, ngram):
+            if ngram and loops(tokens, source, ngram):
                 continue
             total, written = 0.0, (BOS,)
             for token in (*tokens, EOS):
@@ -122,7 +122,7 @@ def test_wide_beam_equals_exhaustive_search(alpha, ngram):
         length_penalty=alpha,
         max_length_ratio=0,
         max_length_offset=4,
-        no_repeat_ngram_size=ngram,
+        loop_ngram_size=ngram,
     )
     for found, source in zip(decode(FakeModel(random_logits), *batch(*sources), config), sources, strict=True):
         expected = everything(random_logits, tuple(source), 4, alpha, ngram)[:20]
@@ -156,9 +156,9 @@ def test_n_best_is_sorted_and_distinct():
 
 
 @pytest.mark.parametrize("every", [1, 3, 16], ids=lambda n: f"look every {n}")
-@pytest.mark.parametrize("name", SETTINGS | UNREPEATED)
+@pytest.mark.parametrize("name", SETTINGS | WITHOUT_LOOPS)
 def test_batch_equals_one_by_one(name, every, monkeypatch):
-    config = (SETTINGS | UNREPEATED)[name]
+    config = (SETTINGS | WITHOUT_LOOPS)[name]
     single = [decode(FakeModel(random_logits), *batch(source), config)[0] for source in SOURCES]
     monkeypatch.setattr(active, "CHECK_EVERY", {"cpu": every})
     assert decode(FakeModel(random_logits), *batch(*SOURCES), config) == single

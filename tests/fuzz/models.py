@@ -57,7 +57,7 @@ def translate(rng: Rng, folder: Path) -> None:
     documents = [[segment(rng)[:300] for _ in range(rng.randrange(1, 4))] for _ in range(rng.randrange(1, 4))]
     documents.append([rng.choice(("", " ", "a", "😀", "\u3000", "😀😀 😀", "<sep>", "</s>", "\u202e", "\0"))])
     match = rng.random() < 0.5
-    settings = {"match_segments": match, "beam_size": 1, "no_repeat_ngram_size": rng.randrange(3)}
+    settings = {"match_segments": match, "beam_size": 1, "loop_ngram_size": rng.randrange(3)}
     found = translator().translate(documents, **settings)
     same(len(found), len(documents))
     if match:

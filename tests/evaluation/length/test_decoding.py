@@ -62,7 +62,12 @@ def test_greedy_by_views(attention, mode):
     sources = make_sources(4, 1, 6)
     seen = [views(mode, [len(s) for s in source], Window("segments", 4, 2)) for source in sources]
     config = DecodingConfig(
-        strategy="greedy", match_segments=False, max_length_ratio=0.7, max_length_offset=4, batch_tokens=24
+        strategy="greedy",
+        match_segments=False,
+        max_length_ratio=0.7,
+        max_length_offset=4,
+        loop_ngram_size=0,
+        batch_tokens=24,
     )
     shares: list[float] = []
     found = translate_views(model, sources, seen, config, CPU, lambda share, tokens: shares.append(share))
@@ -95,7 +100,7 @@ def test_given_prefixes(strategy, ngram):
         beam_size=3,
         n_best=1 if strategy == "greedy" else 3,
         max_length_ratio=1.5,
-        no_repeat_ngram_size=ngram,
+        loop_ngram_size=ngram,
     )
     prefixes = torch.tensor([[A, A, A, SEP], [C, PAD, PAD, PAD], [PAD, PAD, PAD, PAD]])
     found = decode(PrefixedModel(model, prefixes, torch.tensor([4, 1, 0])), *given, config)
