@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import html
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from html.parser import HTMLParser
 from typing import Any
 
@@ -36,6 +37,9 @@ _KINDS = {
     **dict.fromkeys(("li", "dt", "dd", "option"), "item"),
     **dict.fromkeys(("td", "th"), "cell"),
 }
+_TAG = re.compile(
+    r"<!--.*?(?:-->|\Z)|<(/?)([A-Za-z][\w.:-]*)(?:\s(?:[^<>\"']|\"[^\"]*\"|'[^']*')*)?(?<!/)>", re.DOTALL
+)  # not one that closes itself, or a comment
 _DEEPEST = 2000  # the most open elements
 
 
@@ -98,6 +102,28 @@ def html_blocks(content: str, name: str, offset: int = 0) -> Iterator[Block]:
             builder.span(content[start:stop], start + offset, stop + offset, pair, kind == "start", shown=shown)
     if block := builder.build():
         yield block
+
+
+@lru_cache(maxsize=4)
+def find_elements(content: str) -> dict[int, tuple[int, int, bool]]:
+    """For each element with both tags, by the place of its first: where its last begins and ends, and whether it is not
+    translated."""
+    opened: dict[str, list[tuple[int, bool]]] = defaultdict(list)
+    found = {}
+    for tag in _TAG.finditer(content):
+        name = (tag[2] or "").lower()
+        if name and not tag[1]:
+            kept = name in _KEPT or ("translate" in tag[0].lower() and _is_untranslated(tag[0]))
+            opened[name].append((tag.start(), kept))
+        elif opened[name]:
+            first, kept = opened[name].pop()
+            found[first] = *tag.span(), kept
+    return found
+
+
+def _is_untranslated(tag: str) -> bool:
+    parser = _Parser(tag)
+    return any(start in parser.untranslated for _, _, start, _ in parser.events())
 
 
 def _close(open_elements: list[tuple[str, int]], name: str) -> int | None:

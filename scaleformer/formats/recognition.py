@@ -109,7 +109,7 @@ FORMATS = {
         Format("tsv", "tab-separated values (TSV)", (".tsv", ".tab"), looks=_is_tsv, rows="tables", columns=True),
         Format("csv", "comma-separated values (CSV)", (".csv",), looks=_is_csv, rows="tables", columns=True),
         Format("parquet", "a Parquet table", (".parquet",), (b"PAR1",), rows="tables", columns=True),
-        Format("markdown", "Markdown", (".md", ".markdown"), looks=_is_markdown, prose="markdown.MarkdownFile"),
+        Format("markdown", "Markdown", (".md", ".markdown", ".mdx"), looks=_is_markdown, prose="markdown.MarkdownFile"),
         Format("html", "HTML", (".html", ".htm", ".xhtml"), begins=_HTML, prose="html.HtmlFile"),
         Format("docx", "a Word document (docx)", (".docx",), _ZIP, b"word/", prose="docx.DocxFile"),
         Format("epub", "an EPUB book", (".epub",), _ZIP, b"application/epub+zip", prose="epub.EpubFile"),

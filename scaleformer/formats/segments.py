@@ -24,6 +24,7 @@ _TAG = re.compile(r"<(/?)([A-Za-z\d][\w:.-]*)[^<>]*?(/?)>")
 _TWICE = ("*", "_", "**", "__", "***")  # marks that begin and end the same way
 #: Why a message cannot be translated (`BlockBuilder.messages`).
 CHOICES = "units with a plural or select inside a sentence"
+_SOFT_HYPHEN = "\u00ad"
 _SPACES = " \t\n\r\f\v"
 _WINDOW = 2000  # characters to find sentences in
 
@@ -112,6 +113,10 @@ class BlockBuilder:
         """Add a character that may be encoded in the file, such as `&amp;` for "&"."""
         if character == MARK:
             self.span(character, start, stop)
+        elif character == _SOFT_HYPHEN:  # tells a model nothing, and goes with the word
+            *before, end, form = self._parts[-1] if self._parts else ("", 0, -1, "")
+            if end == start and isinstance(form, str) and not form.endswith(written or character):
+                self._parts[-1] = (*before, stop, form + (written or character))  # type: ignore[assignment]
         else:
             self._parts.append((character, start, stop, written or character))
 
@@ -244,8 +249,8 @@ def _sentence_ends(text: str, spans: dict[int, Span], language: str) -> list[int
     ]
     seen_places = set(seen)
     ends = []
-    # sentencex takes text between two apostrophes for a quotation
-    prose = _APOSTROPHE.sub("\u2019", "".join(text[i] for i in seen))
+    # sentencex takes text between two apostrophes for a quotation; no sentence ends within ![an image
+    prose = _APOSTROPHE.sub("\u2019", "".join(text[i] for i in seen)).replace("![", "[[")
     for end in _prose_ends(prose, language):
         place = seen[end - 1] + 1
         while place in spans and place not in seen_places and not spans[place].opens:

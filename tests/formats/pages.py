@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from markdown_it import MarkdownIt
+from mdit_py_plugins.footnote import footnote_plugin
 
 from scaleformer.formats.restoring import Change, find_changes
 from scaleformer.formats.segments import Segment, split_block
@@ -99,7 +100,8 @@ def page(seed: int) -> str:
 
 def structure(text: str) -> list[Any]:
     """The structure of a page of Markdown from markdown-it-py: blocks, marks, links, code."""
-    tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)
+    markdown = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    tokens = markdown.use(footnote_plugin, inline=False, move_to_end=False).parse(text)
     found: list[Any] = []
     for token in tokens:
         content = token.content if token.type in ("fence", "code_block") else ""

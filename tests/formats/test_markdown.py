@@ -69,7 +69,7 @@ def test_nonsense_leaves_the_structure(seed: int) -> None:
         ("---\n\nText\n\n---\n", ["Text"]),
         ("```\ncode\n```\n\n    code\n\n`only code`\n\n123 456", []),
         ("a &amp; b \\* c snake\\_case &lt;x&gt;", ["a & b * c snake_case ⟨1⟩"]),
-        ("<p>In <i>tags</i>.</p>\n\nText <kbd>K</kbd>", ["In ⟨1⟩tags⟨2⟩.", "Text ⟨1⟩K⟨2⟩"]),
+        ("<p>In <i>tags</i>.</p>\n\nText <kbd>K</kbd>", ["In ⟨1⟩tags⟨2⟩.", "Text ⟨1⟩"]),
         ("\ufeff# Title", ["Title"]),
         ("# A\ufefftitle", ["A\ufefftitle"]),
     ],

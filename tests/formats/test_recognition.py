@@ -76,6 +76,7 @@ def test_lines_decide_if_nothing_else_does(format: str) -> None:
     ("name", "format"),
     [
         ("a.md", "markdown"),
+        ("a.MDX", "markdown"),
         ("A.CSV.gz", "csv"),
         ("a.b.xlf", "xliff"),
         ("a.po", "po"),

@@ -13,7 +13,7 @@ from scaleformer.translation.files.documents import ProseFile, open_file
 from scaleformer.translation.translation_memory import masked
 from tests.books import book
 from tests.commands.calls import Benchmark
-from tests.formats import test_html, test_subtitles
+from tests.formats import test_html, test_markdown_dialects, test_subtitles
 from tests.formats.pages import page
 from tests.formats.word import real
 
@@ -22,6 +22,7 @@ WRAPPED = "\ufeffThe text of\ntwo lines. See `x. y`, www.a.org/b or v1.2.3.\n\nA
 SAMPLES = {
     "tea.md": TEA.read_bytes(),
     **{f"page{seed}.md": page(seed).encode() for seed in range(10)},
+    "dialects.md": test_markdown_dialects.PAGE.encode(),
     "page.html": test_html.PAGE.encode(),
     "book.epub": book(),
     "real.docx": real(),
