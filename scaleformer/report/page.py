@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from scaleformer.evaluation.attention_maps import read_maps
-from scaleformer.report import html
 from scaleformer.report.attention import plot_attention
 from scaleformer.report.context import plot_context
 from scaleformer.report.curves import compare_learning_curves, plot_learning_curves
@@ -25,6 +24,7 @@ from scaleformer.report.results import (
     told_apart,
 )
 from scaleformer.report.samples import side_by_side
+from scaleformer.system import html
 
 Row = Sequence[str | float | int | None]
 

@@ -15,9 +15,10 @@ from scaleformer.evaluation.attention_maps import AttentionMaps
 from scaleformer.report.attention import plot_attention
 from scaleformer.report.context import plot_context
 from scaleformer.report.extrapolation import plot_extrapolation
-from scaleformer.report.html import mark_differences, page, table
 from scaleformer.report.page import write_report
+from scaleformer.report.samples import mark_differences
 from scaleformer.report.style import COLORS, line_styles
+from scaleformer.system.html import page, table
 from tests.results import bleu, context, extrapolation, make_results
 
 

@@ -13,7 +13,8 @@ from matplotlib.font_manager import FontProperties, findfont
 
 from scaleformer.evaluation.attention_maps import AttentionMaps
 from scaleformer.report import attention, fonts, style
-from scaleformer.report.html import page, samples, table
+from scaleformer.report.samples import samples_table
+from scaleformer.system.html import page, table
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ def test_more_lines_than_colours_differ_in_colour_and_neighbours_in_dashes(count
 
 
 def test_each_text_of_a_page_has_its_own_direction() -> None:
-    text = page("تقرير", [("Samples", samples(["source", "reference", "run"], [["Hi.", "يقرأ القط.", "يقرأ."]]))])
+    text = page("تقرير", [("Samples", samples_table(["source", "reference", "run"], [["Hi.", "يقرأ القط.", "يقرأ."]]))])
     assert text.count('<td dir="auto">') == 3
     assert '<h1 dir="auto">تقرير</h1>' in text
     assert table(["a"], [["يقرأ."]]).count('dir="auto"') == 2

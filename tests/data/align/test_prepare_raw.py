@@ -160,7 +160,7 @@ def test_the_page_shows_the_least_confident_first(monkeypatch: pytest.MonkeyPatc
     assert "0.90" not in page
     assert "the first 2 of 3" in page
     assert "&lt;b&gt;" in page
-    assert "left out: unmatched" in page
+    assert '<td dir="auto">unmatched</td>' in page
 
 
 @pytest.mark.parametrize(

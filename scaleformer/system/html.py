@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Sequence
-from difflib import SequenceMatcher
 from html import escape
 from pathlib import Path
-
-from scaleformer.text.words import spans
 
 STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; color: #111; background: #fff; margin: 0 auto; max-width: 76rem;
@@ -66,40 +63,6 @@ def note(text: str) -> str:
 def folded(summary: str, body: str) -> str:
     """Content that opens on a click."""
     return f'<details><summary dir="auto">{escape(summary)}</summary>{body}</details>'
-
-
-def samples(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Texts side by side: source, reference, then hypotheses, whose differences from the reference are marked.
-
-    Words that the reference does not have at that place are underlined on grey; a caret marks missing words of the
-    reference. Both survive printing in grey.
-    """
-    head = "".join(f'<th dir="auto">{escape(name)}</th>' for name in columns)
-    body = "\n".join(
-        f'<tr><td dir="auto">{escape(source)}</td><td dir="auto">{escape(reference)}</td>'
-        + "".join(f'<td dir="auto">{mark_differences(reference, hypothesis)}</td>' for hypothesis in hypotheses)
-        + "</tr>"
-        for source, reference, *hypotheses in rows
-    )
-    return f'<table class="samples"><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>'
-
-
-def mark_differences(reference: str, hypothesis: str) -> str:
-    """The hypothesis as HTML, its words (characters, in a script without spaces) compared with the reference's."""
-    theirs, ours = spans(reference), spans(hypothesis)
-    both = [[text[start:stop] for start, stop in found] for text, found in ((reference, theirs), (hypothesis, ours))]
-    html, end = "", 0
-    for tag, i1, i2, j1, j2 in SequenceMatcher(a=both[0], b=both[1], autojunk=False).get_opcodes():
-        if tag == "delete":
-            missing = escape(reference[theirs[i1][0] : theirs[i2 - 1][1]], quote=True)
-            space = " " if hypothesis[end : end + 1].isspace() else ""
-            html += f'{space}<span class="gap" title="missing: {missing}">&#8248;</span>'
-            continue
-        start, stop = ours[j1][0], ours[j2 - 1][1]
-        text = escape(hypothesis[start:stop])
-        html += escape(hypothesis[end:start]) + (text if tag == "equal" else f"<mark>{text}</mark>")
-        end = stop
-    return html
 
 
 def _cell(value: str | float | int | None) -> str:
