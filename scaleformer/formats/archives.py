@@ -59,6 +59,10 @@ class ArchiveFile:
         """The parts with prose, by their names, in the order of translation."""
         raise NotImplementedError
 
+    def _also_written(self) -> dict[str, bytes]:
+        """Other parts that a translation changes."""
+        return {}
+
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
         """The archive with the changes of each block; without changes the same bytes. All other parts, and the order of
         all, stay."""
@@ -71,6 +75,7 @@ class ArchiveFile:
                 written[name] = part.write(some)
         if not written:
             return self._content
+        written |= self._also_written()
         packed = io.BytesIO()
         with zipfile.ZipFile(io.BytesIO(self._content)) as archive, zipfile.ZipFile(packed, "w") as target:
             for old in archive.infolist():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from scaleformer.formats.recognition import FORMATS, load
 from scaleformer.formats.restoring import Change
@@ -24,15 +24,17 @@ class BlockFile(Protocol):
 
 
 def read_prose(
-    content: bytes, name: str, format: str, language: str, grain: str
+    content: bytes, name: str, format: str, language: str, grain: str, target: str = ""
 ) -> tuple[BlockFile, list[list[Segment]]]:
     """A file and the segments of each of its blocks, to train on and to translate.
 
     format  a name of `FORMATS`
     grain   as in `split_block`; "none" also makes each line of a plain text a block
+    target  the language of the translation, if it is known, which web pages and books name
     Raises DataError if it is not a sound file of the format.
     """
-    by_line = {"by_line": True} if format == "text" and grain == "none" else {}
-    file: BlockFile = load(FORMATS[format].prose)(content, name, **by_line)
+    options: dict[str, Any] = {"by_line": True} if format == "text" and grain == "none" else {}
+    options |= {"language": target} if format in ("epub", "html") else {}
+    file: BlockFile = load(FORMATS[format].prose)(content, name, **options)
     grain = "paragraph" if FORMATS[format].whole else grain
     return file, [split_block(block, language, grain) for block in file.blocks]

@@ -1,190 +1,306 @@
-"""HTML: blocks of prose between tags, from the parser of Python's standard library, which reports positions.
+"""HTML: blocks of prose between tags, and the attributes that are prose.
 
-Elements that hold code or no prose stay as they are, inline ones as spans; so do attributes and comments.
+Elements that hold code or no prose stay as they are, inline ones as spans; so do other attributes and comments.
+Readings over characters (ruby) are left out of what is translated, soft hyphens and <wbr> too.
 """
 
 from __future__ import annotations
 
 import html
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from html.parser import HTMLParser
-from typing import Any
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 
+from scaleformer.formats.html_elements import (
+    KEPT,
+    PHRASING,
+    Event,
+    OpenElements,
+    Place,
+    attributes,
+    given,
+    is_untranslated,
+    names,
+    scan,
+)
 from scaleformer.formats.restoring import Change
-from scaleformer.formats.segments import CODE, Block, BlockBuilder
-from scaleformer.formats.splicing import decode, encode, escape_html, make_edits, splice
-from scaleformer.system.errors import DataError
+from scaleformer.formats.segments import CODE, MARK, Block, BlockBuilder, Span
+from scaleformer.formats.splicing import Edit, decode, encode, escape_html, make_edits, splice
 
-# Other elements end a sentence.
-_INLINE = frozenset((
-    "a", "abbr", "acronym", "audio", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font", "i",
-    "iframe", "img", "input", "ins", "kbd", "map", "mark", "math", "meter", "object", "output", "picture", "progress",
-    "q", "ruby", "rp", "rt", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "svg", "time", "tt", "u",
-    "var", "video", "wbr",
-))  # fmt: skip
-_VOID = frozenset((
-    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr",
-))  # fmt: skip
-_KEPT = frozenset((
-    "code", "iframe", "kbd", "listing", "math", "object", "pre", "samp", "script", "style", "svg", "template",
-    "textarea", "tt", "var", "xmp",
-))  # fmt: skip
+_HIDDEN = names("link meta script style template")  # are not seen in their sentence
+_APART = names("audio canvas datalist noscript select video")  # their text is none of their sentence
+_CONTROLS = ("button", "label")  # one right after the other are two blocks
+_READINGS = ("rp", "rt", "rtc")
 _KINDS = {
     **dict.fromkeys(("h1", "h2", "h3", "h4", "h5", "h6", "title", "caption"), "title"),
     **dict.fromkeys(("li", "dt", "dd", "option"), "item"),
     **dict.fromkeys(("td", "th"), "cell"),
 }
-_TAG = re.compile(
-    r"<!--.*?(?:-->|\Z)|<(/?)([A-Za-z][\w.:-]*)(?:\s(?:[^<>\"']|\"[^\"]*\"|'[^']*')*)?(?<!/)>", re.DOTALL
-)  # not one that closes itself, or a comment
-_DEEPEST = 2000  # the most open elements
+_PROSE = names(
+    """alt aria-description aria-label aria-placeholder aria-roledescription aria-valuetext label placeholder summary
+    title"""
+)
+_DESCRIPTIONS = ("description", "keywords", "og:description", "og:title", "twitter:description", "twitter:title")
+_ROOTS = ("", "html", "body", "ncx", "package")  # say of which language the file is
+_REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});?")
+# A capital in an element of its own, before the rest of its word.
+_INITIAL = re.compile(
+    r"((?:<(?:b|big|em|font|i|small|span|strong)\b[^<>]{0,300}(?<!/)>){1,3})([^\w\s<>&]?\w)((?:</\w{1,6}>){1,3})(?=\w)"
+)
+_FIRST = re.compile(r"[^\w\s<>&]?\w")
+_NO_READING = "readings over characters (ruby) left out"
+_NO_INITIAL = "initials that lost their form"
 
 
 class HtmlFile:
-    """The blocks of an HTML file. Raises DataError if it is not text or is nested too deeply."""
+    """The blocks of an HTML file; language: of the translation, for its `lang`. Raises DataError if it is not text or
+    is nested too deeply."""
 
-    def __init__(self, content: bytes, name: str) -> None:
+    def __init__(self, content: bytes, name: str, language: str = "") -> None:
         self.content, self._encoding = decode(content, name, declared=True)
+        self.language = language
         self.blocks = list(html_blocks(self.content, name))
         self.left: Counter[str] = Counter()
 
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
         """The file with the changes of each block."""
-        return encode(splice(self.content, make_edits(self.content, self.blocks, changes, escape_html)), self._encoding)
+        edits = html_edits(self.content, self.blocks, changes, self.left, self.language)
+        return encode(splice(self.content, edits), self._encoding)
+
+
+@dataclass(frozen=True)
+class _Value(Block):
+    """The text of an attribute; place: of its value, with quotes."""
+
+    place: Place = (0, 0)
+
+
+class _Markup(str):
+    """Markup of the file, from `start` on."""
+
+    start: int
 
 
 def html_blocks(content: str, name: str, offset: int = 0) -> Iterator[Block]:
     """The blocks of prose of some HTML; positions start at `offset`. Raises DataError with name and line if nested
     too deeply."""
-    parser = _Parser(content)
-    builder, open_elements, pairs = BlockBuilder(), [], 0
-    kept: tuple[str, int, int] | None = None  # name, place and depth of an element that is not translated
-    code: list[str] = []  # the text in it
-    for kind, tag, start, stop in parser.events():
-        if kind == "start":
-            pairs += 1
-            open_elements.append((tag, pairs))
-            if len(open_elements) > _DEEPEST:
-                line = content.count("\n", 0, start) + 1
-                raise DataError(f"{name}:{line}: more than {_DEEPEST:,} nested elements: not a page of prose")
-        pair = _close(open_elements, tag) if kind == "end" else pairs if kind == "start" else None
-        if kept is not None:
-            if len(open_elements) >= kept[2]:
-                code.append(tag if kind == "character" else content[start:stop] if kind == "text" else "")
+    return _Reader(content, name, offset).read()
+
+
+class _Reader:
+    def __init__(self, content: str, name: str, offset: int) -> None:
+        self._content, self._name, self._offset = content, name, offset
+        self._open = OpenElements()
+        self._builder = BlockBuilder()
+        self._begun = False  # whether the block has text
+        self._control = False  # whether it ends with a control
+        self._ruby: tuple[int, int, int] | None = None  # its number and place, and the number of parts before it
+        self._around: list[tuple[int, int, BlockBuilder]] = []  # elements apart, and the blocks that they stand in
+
+    def read(self) -> Iterator[Block]:
+        """All blocks; those of attributes and elements apart come before the block around them."""
+        kept: tuple[int, Event] | None = None  # an element that is not translated
+        inside: list[str] = []  # the text in it
+        done = 0
+        for event in chain(scan(self._content), [Event("eof", "", len(self._content), len(self._content))]):
+            kind, tag, start, stop = event
+            if start < done:
                 continue
-            own = tag == kept[0]  # otherwise an enclosing element has ended
-            if kept[0] in _INLINE:
-                end = stop if own else start
-                text = " ".join("".join(code).split())
-                shown = f"`{text}`" if text else ""
-                builder.span(content[kept[1] : end], kept[1] + offset, end + offset, shown=shown)
-            elif kept[0] == "pre":
-                yield CODE
-            kept = None
-            if own:
+            number = None
+            if kind == "start":
+                number = self._open.start(tag, self._name, self._content, start)
+            elif kind == "end":
+                number = self._open.end(tag)
+            elif kind == "eof":
+                self._open.clear()
+            if kept is not None:
+                if kept[0] in self._open:
+                    inside += [self._content[start:stop]] if kind == "text" else []
+                    continue
+                own = number == kept[0]  # otherwise an enclosing element has ended, or the next one has begun
+                yield from self._keep(kept[1], stop if own else start, "".join(inside))
+                kept = None
+                if own:
+                    if tag not in PHRASING:
+                        self._renew(stop)
+                    continue
+            if (yield from self._finish(number, start, stop)):
                 continue
-        if kind == "boundary" or (kind in ("start", "end") and tag not in _INLINE):
-            if block := builder.build():
-                yield block
-            builder = BlockBuilder(next((_KINDS[e] for e, _ in reversed(open_elements) if e in _KINDS), "paragraph"))
-        if kind == "start" and (tag in _KEPT or start in parser.untranslated):
-            kept, code = (tag, start, len(open_elements)), []
-        elif kind == "text":
-            builder.text(content[start:stop], start + offset)
-        elif kind == "character":
-            builder.character(tag, start + offset, stop + offset, content[start:stop])
-        elif kind == "lone" or (kind in ("start", "end") and tag in _INLINE):
-            # without attributes, which often differ between languages
-            shown = f"<{'/' * (kind == 'end')}{tag}>" if tag else content[start:stop]
-            builder.span(content[start:stop], start + offset, stop + offset, pair, kind == "start", shown=shown)
-    if block := builder.build():
-        yield block
+            if kind == "text":
+                self._add_text(self._builder, start, stop)
+                if not self._content[start:stop].isspace():
+                    self._begun, self._control = True, False
+                continue
+            if kind == "other":
+                self._add_span(start, stop)
+                continue
+            if tag not in PHRASING or (kind == "start" and tag in _CONTROLS and self._control):
+                yield from self._flush(start)
+            self._control = kind == "end" and tag in _CONTROLS
+            places = attributes(self._content, event) if kind in ("start", "lone") else {}
+            marked = is_untranslated(self._content, places)
+            if not marked:
+                yield from self._values(tag, places)
+            if kind == "start" and (marked or tag in KEPT or (self._ruby and tag in _READINGS)):
+                assert number is not None
+                kept, inside = (number, event), []
+            elif tag not in PHRASING or tag == "wbr" or (self._ruby and tag == "rb"):
+                pass
+            elif kind == "start" and tag == "ruby" and self._ruby is None:
+                assert number is not None
+                self._ruby = number, start, len(self._builder)
+            elif kind == "start" and tag in _APART:
+                assert number is not None
+                self._around.append((number, start, self._builder))
+                self._renew(start)
+            elif kind == "start" and (end := self._add_initial(start)):
+                done = end
+            else:
+                # without attributes, which often differ between languages
+                shown = "" if tag in _HIDDEN else f"<{'/' * (kind == 'end')}{tag}>"
+                self._add_span(start, stop, number, kind == "start", shown)
+
+    def _keep(self, event: Event, stop: int, text: str) -> Iterator[Block]:
+        """Add an element that is not translated and ends at `stop`."""
+        text = " ".join(html.unescape(text).split()) if event.tag not in _HIDDEN else ""
+        if event.tag in PHRASING and not (self._ruby and event.tag in _READINGS):
+            self._add_span(event.start, stop, shown=f"`{text}`" if text else "")
+        elif event.tag == "pre":
+            yield CODE
+
+    def _finish(self, number: int | None, start: int, stop: int) -> Generator[Block, None, bool]:
+        """End the ruby and the elements apart that are no longer open. Returns whether a tag, with the number of its
+        element, did so and is done with."""
+        own = False
+        if self._ruby and self._ruby[0] not in self._open:
+            own = number == self._ruby[0]
+            self._end_ruby(stop if own else start)
+        while self._around and self._around[-1][0] not in self._open:
+            yield from self._flush(start)
+            own = number == self._around[-1][0]
+            _, begin, self._builder = self._around.pop()
+            self._begun = True
+            self._add_span(begin, stop if own else start)
+        return own
+
+    def _end_ruby(self, place: int) -> None:
+        if self._ruby:
+            _, start, first = self._ruby
+            self._builder.enclose(first, start + self._offset, place + self._offset)
+            self._ruby = None
+
+    def _flush(self, place: int) -> Iterator[Block]:
+        """The block that ends at this place."""
+        self._end_ruby(place)
+        if block := self._builder.build():
+            yield block
+        self._renew(place)
+
+    def _renew(self, place: int) -> None:
+        self._end_ruby(place)
+        kind = next((_KINDS[name] for name in reversed(self._open.values()) if name in _KINDS), "paragraph")
+        self._builder, self._begun, self._control = BlockBuilder(kind), False, False
+
+    def _add_text(self, builder: BlockBuilder, start: int, stop: int) -> None:
+        for found in _REFERENCE.finditer(self._content, start, stop):
+            builder.text(self._content[start : found.start()], start + self._offset)
+            written, character = found[0], html.unescape(found[0])
+            first, start = found.start() + self._offset, found.end()
+            if len(character) == 1:
+                builder.character(character, first, start + self._offset, written)
+            elif character == written and written[-1] != ";":
+                builder.text(written, first)
+            else:
+                builder.span(written, first, start + self._offset)
+        builder.text(self._content[start:stop], start + self._offset)
+
+    def _add_span(self, start: int, stop: int, pair: int | None = None, opens: bool = False, shown: str = "") -> None:
+        content = _Markup(self._content[start:stop])
+        content.start = start + self._offset
+        self._builder.span(content, content.start, stop + self._offset, pair, opens, shown=shown)
+
+    def _add_initial(self, start: int) -> int:
+        """Add a capital in an element of its own, before the rest of its word; returns where it ends, 0 for none."""
+        found = None if self._begun else _INITIAL.match(self._content, start)
+        if found is None or found[1].count("<") != found[3].count("<") or not found[2][-1].isupper():
+            return 0
+        first = len(self._builder)
+        self._builder.text(found[2], found.start(2) + self._offset)
+        self._builder.enclose(first, start + self._offset, found.end() + self._offset)
+        self._open.popitem()
+        return found.end()
+
+    def _values(self, tag: str, places: Mapping[str, Place]) -> Iterator[Block]:
+        """The attributes of a tag that are prose."""
+        prose = _PROSE if tag not in ("link", "style") else frozenset()  # their titles are names of style sheets
+        if tag == "input" and given(self._content, places, "type") in ("button", "reset", "submit"):
+            prose |= {"value"}
+        elif (
+            tag == "meta"
+            and (given(self._content, places, "name") or given(self._content, places, "property")) in _DESCRIPTIONS
+        ):
+            prose |= {"content"}
+        for name, (start, stop) in places.items():
+            if name in prose:
+                quoted, builder = self._content[start] in "\"'", BlockBuilder("item")
+                self._add_text(builder, start + quoted, stop - quoted)
+                if block := builder.build():
+                    yield _Value(**vars(block), place=(start + self._offset, stop + self._offset))
 
 
-@lru_cache(maxsize=4)
-def find_elements(content: str) -> dict[int, tuple[int, int, bool]]:
-    """For each element with both tags, by the place of its first: where its last begins and ends, and whether it is not
-    translated."""
-    opened: dict[str, list[tuple[int, bool]]] = defaultdict(list)
-    found = {}
-    for tag in _TAG.finditer(content):
-        name = (tag[2] or "").lower()
-        if name and not tag[1]:
-            kept = name in _KEPT or ("translate" in tag[0].lower() and _is_untranslated(tag[0]))
-            opened[name].append((tag.start(), kept))
-        elif opened[name]:
-            first, kept = opened[name].pop()
-            found[first] = *tag.span(), kept
-    return found
+def html_edits(
+    content: str, blocks: Sequence[Block], changes: Sequence[Sequence[Change]], left: Counter[str], language: str = ""
+) -> list[Edit]:
+    """The changes of blocks as edits of the content, with the language of the translation, if known, where the content
+    names its own. Counts what is left out."""
+    edits = list(language_edits(content, language)) if any(changes) else []  # in order
+
+    def whole(part: str | Span) -> str | Span:
+        """A part with the edits inside it, whose blocks come before that around them."""
+        if isinstance(part, str) or not isinstance(part.content, _Markup):
+            return part
+        start, stop = part.content.start, part.content.start + len(part.content)
+        inside = edits[bisect_left(edits, (start,)) : bisect_left(edits, (stop,))]
+        return replace(part, content=splice(content, inside, start, stop))
+
+    for block, some in zip(blocks, changes, strict=True):
+        if isinstance(block, _Value) and some:
+            start, stop = block.place
+            quote = content[start] if content[start] in "\"'" else ""
+            made = make_edits(content, [block], [some], html.escape)
+            value = splice(content, made, start + len(quote), stop - len(quote))
+            insort(edits, (start, stop, f"{quote or chr(34)}{value}{quote or chr(34)}"))
+            continue
+        for change in some:
+            found = replace(change, parts=tuple(map(whole, change.parts)))
+            ((start, stop, text),) = make_edits(content, [block], [[found]], escape_html)
+            if readings := len(re.findall("<rt[ >]", content[start:stop], re.IGNORECASE)):
+                left[_NO_READING] += readings
+            initial = _INITIAL.match(content, start) if block.text[change.start] != MARK else None
+            if initial and (first := _FIRST.match(text)):
+                text = f"{initial[1]}{first[0]}{initial[3]}{text[first.end() :]}"
+            elif initial:
+                left[_NO_INITIAL] += 1
+            insort(edits, (start, stop, text))
+    return edits
 
 
-def _is_untranslated(tag: str) -> bool:
-    parser = _Parser(tag)
-    return any(start in parser.untranslated for _, _, start, _ in parser.events())
-
-
-def _close(open_elements: list[tuple[str, int]], name: str) -> int | None:
-    """Close the innermost element of that name and those inside it; returns its number, None if none is open."""
-    for depth in range(len(open_elements) - 1, -1, -1):
-        if open_elements[depth][0] == name:
-            number = open_elements[depth][1]
-            del open_elements[depth:]
-            return number
-    return None
-
-
-class _Parser(HTMLParser):
-    """Tags, texts, references and the rest, with their places; untranslated: places of elements marked so."""
-
-    def __init__(self, content: str) -> None:
-        super().__init__(convert_charrefs=False)
-        self.untranslated: set[int] = set()
-        self._found: list[tuple[str, str, int]] = []
-        self._content = content
-        self._lines = [0, *(found.end() for found in re.finditer("\n", content))]
-
-    def events(self) -> Iterator[tuple[str, str, int, int]]:
-        """start | end | lone (tags), text, character (a reference), boundary; the tag or character; where it begins
-        and ends."""
-        self.feed(self._content)
-        self.close()
-        ends = [place for _, _, place in self._found[1:]]
-        for (kind, what, place), end in zip(self._found, [*ends, len(self._content)], strict=bool(self._found)):
-            yield kind, what, place, end
-
-    def _add(self, kind: str, what: str = "") -> None:
-        line, column = self.getpos()
-        self._found.append((kind, what, self._lines[line - 1] + column))
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._add("start" if tag not in _VOID else "lone" if tag in _INLINE else "boundary", tag)
-        given = dict(attrs)
-        if given.get("translate") == "no" or "notranslate" in (given.get("class") or "").split():
-            self.untranslated.add(self._found[-1][2])
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._add("lone" if tag in _INLINE else "boundary", tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        self._add("boundary" if tag in _VOID else "end", tag)
-
-    def handle_data(self, data: str) -> None:
-        self._add("text")
-
-    def handle_entityref(self, name: str) -> None:
-        self._reference(f"&{name};")
-
-    def handle_charref(self, name: str) -> None:
-        self._reference(f"&#{name};")
-
-    def _reference(self, written: str) -> None:
-        character = html.unescape(written)
-        self._add(*(("character", character) if len(character) == 1 else ("lone", "")))
-
-    def _boundary(self, *_: Any, **__: Any) -> None:
-        self._add("boundary")
-
-    handle_comment = handle_decl = handle_pi = unknown_decl = _boundary
+def language_edits(content: str, language: str) -> Iterator[Edit]:
+    """Edits that write a language, if it is known, where the content names the language of the whole: in `lang` and
+    `xml:lang`, and in the `dc:language` of a book."""
+    own: set[str] = set()
+    tag = ""
+    for event in scan(content) if language else ():
+        places = attributes(content, event) if event.kind in ("start", "lone") else {}
+        marks = [] if is_untranslated(content, places) else [places[n] for n in ("lang", "xml:lang") if n in places]
+        if event.kind == "text" and tag.endswith(":language"):
+            marks = [(event.start, event.stop)]
+        for place in marks:
+            named = content[slice(*place)].strip("\"' \n").lower().partition("-")[0]
+            own |= {named} if event.tag in _ROOTS else set()
+            if named and named in own:
+                yield *place, f'"{language}"' if event.tag else language
+        tag = event.tag

@@ -15,11 +15,12 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from scaleformer.formats.html import find_elements, html_blocks
+from scaleformer.formats.html import html_blocks, html_edits
+from scaleformer.formats.html_elements import find_elements
 from scaleformer.formats.markdown_inline import Inline
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.segments import CODE, Block
-from scaleformer.formats.splicing import Edit, decode, escape_html, make_edits, render, splice
+from scaleformer.formats.splicing import Edit, decode, render, splice
 from scaleformer.system.errors import DataError
 
 _DEEPEST = 255  # levels; a list takes two
@@ -56,12 +57,11 @@ class MarkdownFile:
 
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
         """The file with the changes of each block."""
-        edits: list[Edit] = []
+        html = [place for place, (_, hole) in enumerate(self._holes) if hole is None]
+        edits = html_edits(self.content, [self.blocks[i] for i in html], [changes[i] for i in html], self.left)
         inside: dict[Inline, list[list[Edit]]] = defaultdict(list)
         for (block, hole), some in zip(self._holes, changes, strict=True):
-            if hole is None:
-                edits += make_edits(self.content, [block], [some], escape_html)
-            else:
+            if hole is not None:
                 inside[hole] += [_ways(block, hole, change) for change in some]
         for inline, ways in inside.items():
             chosen = self._parser.choose(inline.content, inline.form, ways) if ways else []

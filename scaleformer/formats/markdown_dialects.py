@@ -16,7 +16,7 @@ from markdown_it.rules_block import html_block
 from mdit_py_plugins.deflist import deflist_plugin
 from mdit_py_plugins.footnote import footnote_plugin
 
-from scaleformer.formats.html import find_elements
+from scaleformer.formats.html_elements import find_elements
 
 _VALUE = r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'{}]+)"
 _ATTRIBUTE = rf"(?:(?:[#.][\w:-]+)+|[\w:-]+={_VALUE}|-)"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from scaleformer.formats.html import find_elements
+from scaleformer.formats.html_elements import find_elements
 from scaleformer.formats.segments import Block, BlockBuilder
 from scaleformer.formats.splicing import Edit
 from scaleformer.text.spans import find_spans

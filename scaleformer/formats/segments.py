@@ -133,6 +133,18 @@ class BlockBuilder:
         """Add a span at this place."""
         self._parts.append((MARK, start, stop, Span(content, pair, opens, changed, shown)))
 
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def enclose(self, first: int, start: int, stop: int) -> None:
+        """Let the parts from number `first` on stand for content[start:stop], which has more than they do."""
+        places = [place for place in range(first, len(self._parts)) if self._parts[place][0] not in _SPACES]
+        if places:
+            character, _, end, written = self._parts[places[0]]
+            self._parts[places[0]] = character, start, end, written
+            character, begin, _, written = self._parts[places[-1]]
+            self._parts[places[-1]] = character, begin, stop, written
+
     def build(self) -> Block | None:
         """The block, with URLs, placeholders, ... as spans, too; None if it has no letters."""
         parts: list[tuple[str, int, int, str | Span]] = []
@@ -287,8 +299,8 @@ def _within_placeholders(text: str, start: int, end: int) -> int:
 
 
 def _trimmed(text: str, spans: dict[int, Span], start: int, stop: int) -> tuple[int, int]:
-    """The range without white space at the ends, pairs around all of it, and single marks of pairs that begin or end
-    elsewhere."""
+    """The range without white space and what cannot be seen at the ends, pairs around all of it, and single marks of
+    pairs that begin or end elsewhere."""
     inside = Counter(spans[i].pair for i in range(start, stop) if i in spans)
 
     def single(place: int) -> bool:
@@ -300,7 +312,11 @@ def _trimmed(text: str, spans: dict[int, Span], start: int, stop: int) -> tuple[
             start += 1
         elif last and last.changed:
             break
-        elif text[stop - 1].isspace() or (last and last.pair is not None and not last.opens and single(stop - 1)):
+        elif first and first.pair is None and first.shown == "":
+            start += 1
+        elif text[stop - 1].isspace() or (
+            last and (last.shown == "" if last.pair is None else not last.opens and single(stop - 1))
+        ):
             stop -= 1
         elif first and last and first.opens and first.pair == last.pair and stop - start > 1:
             start, stop = start + 1, stop - 1

@@ -22,13 +22,14 @@ _UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uff
 _DASHES = ("-", "–", "—")
 
 
-def splice(content: str, edits: Iterable[Edit]) -> str:
-    """The content with its edits applied, which must not overlap."""
-    pieces, place = [], 0
-    for start, stop, text in sorted(edits):
-        pieces += [content[place:start], text]
-        place = stop
-    return "".join([*pieces, content[place:]])
+def splice(content: str, edits: Iterable[Edit], start: int = 0, stop: int | None = None) -> str:
+    """content[start:stop] with its edits applied, but without those inside another one, whose text has them already."""
+    pieces, place = [], start
+    for first, last, text in sorted(edits):
+        if first >= place:
+            pieces += [content[place:first], text]
+            place = last
+    return "".join([*pieces, content[place:stop]])
 
 
 def decode(content: bytes, name: str, declared: bool = False) -> tuple[str, str]:

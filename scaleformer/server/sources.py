@@ -97,7 +97,8 @@ def open_upload(
         path = Path(folder) / f"file{''.join(re.findall(r'[.][A-Za-z0-9]{1,12}$', name))}"  # reveals its format
         path.write_bytes(content)
         try:
-            file = open_file(path, language, grain, (options.split or splitting.split) != "auto")
+            as_prose = (options.split or splitting.split) != "auto"
+            file = open_file(path, language, grain, as_prose, translator.target_language(options.tag))
         except DataError as error:
             raise DataError(str(error).replace(str(path), name)) from error
     alike = replace(settings, decoding=choose_file_decoding(translator, settings.decoding, [file]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -29,6 +30,7 @@ from scaleformer.translation.word_alignments import Links, align_words
 
 Precision = Literal["fp32", "int8"]
 NOBODY = Listener()
+_LANGUAGE = re.compile(r"(?!src|tgt|trg|ref)[a-z]{2,3}(?:-[A-Za-z0-9]{2,8})*")  # not the endings of files without one
 
 
 class Translator(LoadedModel):
@@ -88,6 +90,12 @@ class Translator(LoadedModel):
                 if isinstance(model, Transformer):
                     model.to_int8()
         return cls(loaded, tag=tag)
+
+    def target_language(self, tag: str | None = None) -> str:
+        """The language that it writes, as in `es` or `pt-BR`: of a tag such as `2es`, else of the corpus; "" if neither
+        names one."""
+        named = (tag or self.tag or "").removeprefix("2"), self.segmentation.get("target_language") or ""
+        return next(filter(_LANGUAGE.fullmatch, named), "")
 
     def tag_tokens(self, tag: str | None = None) -> list[int]:
         """`LoadedModel.tag_tokens` of a tag, by default of the translator's own."""

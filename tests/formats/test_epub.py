@@ -61,6 +61,64 @@ def test_the_encoding_that_a_page_declares() -> None:
 
 
 @pytest.mark.parametrize(
+    ("listed", "stored"),
+    [
+        ("/text/a.xhtml", "text/a.xhtml"),
+        ("a.xhtml#part", "text/a.xhtml"),
+        ("A.XHTML", "text/a.xhtml"),
+        ("a.xhtml", "Text/a.XHTML"),
+        ("b%20c.xhtml", "text/b%20c.xhtml"),
+        ("b c.xhtml", "text/b%20c.xhtml"),
+        ("b%20c.xhtml", "text/b c.xhtml"),
+        ("caf%C3%A9.xhtml", "text/cafe\u0301.xhtml"),
+        ("a.xhtml", "text\\a.xhtml"),
+        ("../text/./a.xhtml", "text/a.xhtml"),
+    ],
+)
+def test_names_that_differ_from_those_in_the_archive(listed: str, stored: str) -> None:
+    package = books.PACKAGE.replace('href="a.xhtml"', f'href="{listed}"')
+    data = rename(book(**{"book.opf": package}), "text/a.xhtml", stored)
+    file = EpubFile(data, "a.epub")
+    assert [block.text for block in file.blocks][2] == "The end"
+    assert b"THE END" in contents(translate(file)[0])[stored]
+
+
+def rename(data: bytes, old: str, new: str) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as source, zipfile.ZipFile(packed, "w") as target:
+        for part in source.infolist():
+            content, part.filename = source.read(part), new if part.filename == old else part.filename
+            target.writestr(part, content)
+    return packed.getvalue()
+
+
+def test_what_the_order_of_reading_does_not_need_may_be_missing() -> None:
+    file = EpubFile(book(nav=None, toc=None), "a.epub")
+    assert [block.text for block in file.blocks][-1] == "here & now. Use ￼."
+    assert file.left == {"pages that the book names but does not hold, outside its order of reading": 2}
+
+
+def test_title_and_language_of_the_book() -> None:
+    """The title stays in the table of contents as in the package; the language becomes that of the translation."""
+    title = "<docTitle><text>The book</text></docTitle><docAuthor><text>Ann</text></docAuthor>"
+    toc = (
+        books.CONTENTS.format("To the end")
+        .replace("<navMap>", f"{title}<navMap>")
+        .replace("<ncx ", '<ncx xml:lang="en" ')
+    )
+    package = books.PACKAGE.replace("</metadata>", "<dc:language>en-GB</dc:language></metadata>")
+    package = package.replace("<package ", '<package xml:lang="en" ')
+    page = books.PAGE.replace("<html ", '<html xml:lang="en" lang="en" ').format("<p>One <i lang='fr'>mot</i>.</p>")
+    data = book(**{"book.opf": package, "toc": toc, "a.xhtml": page})
+    old, new = contents(data), contents(translate(EpubFile(data, "a.epub", "es"))[0])
+    assert new["text/book.opf"].decode() == package.replace('"en"', '"es"').replace("en-GB", "es")
+    assert new["text/toc.ncx"].decode() == toc.replace('"en"', '"es"').replace("To the end", "TO THE END")
+    assert new["text/a.xhtml"].decode() == page.replace('"en"', '"es"').replace("One", "ONE").replace("mot", "MOT")
+    assert unchanged(EpubFile(data, "a.epub", "es")) == data
+    assert contents(translate(EpubFile(data, "a.epub"))[0])["text/book.opf"] == old["text/book.opf"]
+
+
+@pytest.mark.parametrize(
     ("data", "message"),
     [
         (b"PK\3\4 and no more", r"a\.epub: not a sound EPUB file \("),

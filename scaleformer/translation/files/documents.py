@@ -33,8 +33,8 @@ Split = Literal["auto", "sentence", "paragraph"]
 class ProseFile:
     """A file whose prose is one document: its segments by block, and the file with their translations."""
 
-    def __init__(self, content: bytes, name: str, format: str, language: str, grain: str) -> None:
-        self._file, self.segments = read_prose(content, name, format, language, grain)
+    def __init__(self, content: bytes, name: str, format: str, language: str, grain: str, target: str = "") -> None:
+        self._file, self.segments = read_prose(content, name, format, language, grain, target)
         flat = [segment for segments in self.segments for segment in segments]
         masked = tuple(Masked(segment.text, tuple(map(_text, segment.groups))) for segment in flat)
         self.documents = [FileDocument(name, tuple(segment.text for segment in flat), masked=masked)]
@@ -64,9 +64,9 @@ def _text(spans: Sequence[Span]) -> str | None:
     return "".join(contents) if all(isinstance(content, str) for content in contents) else None
 
 
-def open_file(path: Path, language: str, grain: str, split_text: bool) -> LinesFile | ProseFile:
+def open_file(path: Path, language: str, grain: str, split_text: bool, target: str = "") -> LinesFile | ProseFile:
     """Open a file to translate; the names of its documents begin with the path. grain: sentence | paragraph;
-    split_text: split plain text like prose, else each line is a segment.
+    split_text: split plain text like prose, else each line is a segment; target: the other language, if known.
 
     Raises DataError in one line if the file cannot be read or its format is not supported.
     """
@@ -77,7 +77,7 @@ def open_file(path: Path, language: str, grain: str, split_text: bool) -> LinesF
     if format.name == "jsonl" or (format.name == "text" and not split_text):
         file = read_documents(Input(str(path)), format.name)
         return replace(file, documents=[replace(one, name=f"{path}: {one.id}") for one in file.documents])
-    return ProseFile(read_content(path), str(path), format.name, language, grain)
+    return ProseFile(read_content(path), str(path), format.name, language, grain, target)
 
 
 def choose_splitting(loaded: LoadedModel, split: Split, source_language: str | None) -> tuple[str, str]:

@@ -30,7 +30,8 @@ def translate_files(
     """
     plan, translator = plan_files(inputs, output), setup.translator
     grain, language = choose_splitting(translator, split, source_language)
-    files = [open_file(source, language, grain, split != "auto") for source, _ in plan.pairs]
+    other = translator.target_language()
+    files = [open_file(source, language, grain, split != "auto", other) for source, _ in plan.pairs]
     setup = replace(setup, decoding=choose_file_decoding(translator, setup.decoding, files))
     documents = [document for file in files for document in file.documents]
     segments = sum(len(document.source) for document in documents)
