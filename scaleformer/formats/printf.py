@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.segments import MARK, Block, Span
@@ -18,11 +18,7 @@ REFUSED = "units whose translation would change placeholders"
 
 
 def translated(
-    source: str,
-    blocks: Sequence[Block],
-    changes: Sequence[Sequence[Change]],
-    formats: Collection[str],
-    left: Counter[str],
+    source: str, blocks: Sequence[Block], changes: Sequence[Sequence[Change]], formats: Set[str], left: Counter[str]
 ) -> str | None:
     """A message with the changes of its blocks; None, and counted in `left`, if the program could not fill in its
     placeholders.
@@ -58,13 +54,13 @@ def _moved(blocks: Sequence[Block], changes: Sequence[Sequence[Change]]) -> bool
     return before != after
 
 
-def _numbered(source: str, blocks: Sequence[Block], formats: Collection[str]) -> dict[int, str] | None:
+def _numbered(source: str, blocks: Sequence[Block], formats: Set[str]) -> dict[int, str] | None:
     """For each span (by `id`) of a message its numbered form, `%2$s` for the second `%s`; None if the programming
     language has none, or another part of the message has placeholders, too."""
     spans = {id(span): str(span.content) for block in blocks for span in block.spans}
     found = _directives(source)
     inside = sum(len(_directives(text)) for text in spans.values())
-    if _NUMBERED.isdisjoint(formats) or inside != len(found) or any(m["key"] or "*" in m[0] for m in found):
+    if not formats & _NUMBERED or inside != len(found) or any(m["key"] or "*" in m[0] for m in found):
         return None
     number = 0
 

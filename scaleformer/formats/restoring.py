@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, chain
 
 from scaleformer.formats.segments import MARK, Segment, Span
 from scaleformer.text.placeholders import keeps_placeholders
@@ -154,18 +154,14 @@ def find_changes(segments: Sequence[Segment], translations: Sequence[str], count
             continue
         change = restore(segment, translation, counts)
         pieces = _PLACEHOLDER.split(segment.text)
-        source = [part for n, text in enumerate(pieces) for part in (_spans(segment, text) if n % 2 else [text])]
-        if keeps_placeholders(_written(source), _written(change.parts), segment.flags):
+        source = [segment.groups[PLACEHOLDERS.index(p)] if p in PLACEHOLDERS else (p,) for p in pieces]
+        if keeps_placeholders(_written(chain(*source)), _written(change.parts), segment.flags):
             changes.append(change)
         elif segment.flags is None:
             counts["segments left as they are, since their translation would change placeholders"] += 1
         else:
             changes.append(replace(change, refused=True))
     return changes
-
-
-def _spans(segment: Segment, placeholder: str) -> tuple[Span, ...]:
-    return segment.groups[PLACEHOLDERS.index(placeholder)]
 
 
 def _written(parts: Iterable[str | Span]) -> str:

@@ -175,15 +175,15 @@ class BlockBuilder:
     def messages(self) -> list[Block] | None:
         """The block of a message of a program, or those of the messages in a plural or select of ICU; None if these
         stand in a sentence."""
-        places = inner_messages("".join(part[0] for part in self._parts))
-        if places is None or places == [(0, len(self._parts))]:
-            return None if places is None else [block for block in [self.build()] if block]
-        blocks = []
+        if (places := inner_messages("".join(part[0] for part in self._parts))) is None:
+            return None
+        own = frozenset(["icu"] if places != [(0, len(self._parts))] else [])
+        blocks: list[Block] = []
         for start, stop in places:
-            inner = BlockBuilder(self.kind, (self.flags or frozenset()) | {"icu"})
+            inner = BlockBuilder(self.kind, own.union(self.flags or ()))
             inner._parts = self._parts[start:stop]
-            blocks.append(inner.build())
-        return [block for block in blocks if block]
+            blocks += filter(None, [inner.build()])
+        return blocks
 
 
 def _pair_up(spans: dict[int, Span], places: Sequence[int]) -> None:

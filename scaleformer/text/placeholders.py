@@ -20,8 +20,8 @@ STYLES = {
     "at": r"(?a:(?<![\w@./])@[A-Za-z_][\w-]*(?![\w/-]))",  # @name
     "tag": r"</?\d{1,3}\s?/?>",  # <0>
 }
-#: Styles of messages alone: in Markdown `__x__` is strong.
-OF_MESSAGES = {"underscores": r"(?a:(?<!\w)__[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*__(?!\w))"}
+#: A style of messages alone: in Markdown `__x__` is strong.
+OF_MESSAGES = r"(?a:(?<!\w)__[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*__(?!\w))"
 #: What `ICU` says between braces, the number of a plural and what is quoted.
 ICU = r"#|'[{}#|](?:[^']|'')*(?:'|\Z)"
 
@@ -42,14 +42,13 @@ _FLAGS = {
     "icu": rf"{ICU}|\{{[^{{}}]*\}}|[{{}}]",
 }
 _STYLES = [re.compile(pattern) for pattern in STYLES.values()]
-_OF_MESSAGES = [re.compile(pattern) for pattern in OF_MESSAGES.values()]
 _PATTERNS = {flag: re.compile(pattern) for flag, pattern in _FLAGS.items()}
 
 
 def keeps_placeholders(source: str, target: str, flags: Collection[str] | None = None) -> bool:
     """Whether a translation has the placeholders of its source, each as often, in any order: those of every style that
     the source has, and all that the flags of gettext say, such as "c-format"; None: no message of a program."""
-    styles = _STYLES if flags is None else _STYLES + _OF_MESSAGES
+    styles = _STYLES if flags is None else [*_STYLES, re.compile(OF_MESSAGES)]
     if any((found := _found(style, source)) and found != _found(style, target) for style in styles):
         return False
     exact = [_PATTERNS.get(flag.removesuffix("-format"), DIRECTIVE) for flag in flags or ()]

@@ -60,9 +60,9 @@ PATTERN = "|".join(
 )
 _TOKENS = {
     "prose": re.compile(PATTERN, re.DOTALL),
-    "message": re.compile("|".join((*(f"(?P<own>{p})" for p in OF_MESSAGES.values()), PATTERN)), re.DOTALL),
+    "message": re.compile(f"(?P<own>{OF_MESSAGES})|{PATTERN}", re.DOTALL),
+    "icu": re.compile(f"(?P<own>{ICU}|{OF_MESSAGES})|{PATTERN}", re.DOTALL),
 }
-_TOKENS["icu"] = re.compile(f"(?P<quoted>{ICU})|{_TOKENS['message'].pattern}", re.DOTALL)
 Style = Literal["prose", "message", "icu"]
 
 Place = tuple[int, int]  # start, stop
@@ -85,7 +85,7 @@ def find_spans(text: str, style: Style = "prose") -> list[Place]:
         place = match.span(kind)
         if kind == "after":
             spans += [match.span("before"), place]
-        elif kind in ("span", "number", "own", "quoted"):
+        elif kind in ("span", "number", "own"):
             spans.append(place)
         elif kind == "open":
             brackets.append(place)
