@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -12,17 +13,20 @@ from rich.table import Table
 from rich.text import Text
 
 from scaleformer.checkpoints.run_config import test_split
+from scaleformer.evaluation.alignment import by_bead
 from scaleformer.evaluation.corpus import result_label
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.positions import quality_by_position
 from scaleformer.evaluation.samples import format_samples
-from scaleformer.evaluation.scores import BleuReport, MetricScore
+from scaleformer.evaluation.saved_translations import TranslatedDocument
+from scaleformer.evaluation.scores import BleuReport, MetricScore, bleu_report
 from scaleformer.evaluation.suspicions import LOW, suspicions
-from scaleformer.evaluation.translation_run import Evaluation, translate_and_score, write_evaluation
+from scaleformer.evaluation.translation_run import Evaluation, write_evaluation
 from scaleformer.system.files import atomic_writer, check_folder
 from scaleformer.system.tables import print_table
 from scaleformer.text.documents import Document
 from scaleformer.translation.request import Request
+from scaleformer.translation.resumable import resumable_translations
 from scaleformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
@@ -59,7 +63,15 @@ def evaluate_translator(
     check_folder(folder)
     name = f"bleu-{label}"
     kept = folder / f".{name}.part"
-    with translate_and_score(translator, documents, request, kept, chosen, ter) as evaluation:
+    begun, start = kept.exists(), time.perf_counter()
+    with resumable_translations(translator, request, kept, f"{len(documents)} documents") as translations:
+        seconds = None if begun else time.perf_counter() - start
+        pairs = [by_bead(d, t.segments) for d, t in zip(documents, translations, strict=True)]
+        translated = [
+            TranslatedDocument(d.id, d.source, d.target, hypothesis, t.finished, t.cut)
+            for (d, hypothesis), t in zip(pairs, translations, strict=True)
+        ]
+        evaluation = Evaluation(translated, bleu_report(translated, chosen, ter=ter), request, seconds)
         extra = {"split": split, "metrics": asdict(chosen), **(conditions or {})}
         extra["positions"] = quality_by_position(evaluation.documents, chosen)
         path = write_evaluation(folder, name, evaluation, translator, extra)

@@ -1,26 +1,21 @@
-"""Translates documents, scores them, and saves everything that the scores were computed from."""
+"""The files of an evaluation: its scores and everything that they were computed from, and where they go."""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scaleformer.evaluation.alignment import by_bead
-from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.saved_translations import TranslatedDocument, save_translations
-from scaleformer.evaluation.scores import BleuReport, bleu_report
+from scaleformer.evaluation.scores import BleuReport
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.provenance import provenance, write_result
-from scaleformer.text.documents import Document, one_line
+from scaleformer.text.documents import one_line
 from scaleformer.translation.request import Request
-from scaleformer.translation.resumable import resumable_translations
 from scaleformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
@@ -38,34 +33,6 @@ class Evaluation:
     report: BleuReport
     request: Request
     seconds: float | None
-
-
-@contextmanager
-def translate_and_score(
-    translator: Translator,
-    documents: Sequence[Document],
-    request: Request,
-    kept: str | Path,
-    metrics: Metrics | None = None,
-    ter: bool = True,
-) -> Iterator[Evaluation]:
-    """Translate the sources of documents, which are those of the request, and score them as wholes.
-
-    kept  the file that keeps finished documents over an interruption, until the block ends (`resumable_translations`):
-          the same call continues after them
-
-    The block writes the results. A bar on stderr shows the translation.
-    """
-    begun = Path(kept).exists()
-    start = time.perf_counter()
-    with resumable_translations(translator, request, kept, f"{len(documents)} documents") as translations:
-        seconds = None if begun else time.perf_counter() - start
-        pairs = [by_bead(d, t.segments) for d, t in zip(documents, translations, strict=True)]
-        translated = [
-            TranslatedDocument(d.id, d.source, d.target, hypothesis, t.finished, t.cut)
-            for (d, hypothesis), t in zip(pairs, translations, strict=True)
-        ]
-        yield Evaluation(translated, bleu_report(translated, metrics, ter=ter), request, seconds)
 
 
 def write_evaluation(

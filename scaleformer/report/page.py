@@ -16,9 +16,9 @@ from scaleformer.report.positions import plot_positions
 from scaleformer.report.results import (
     Record,
     RunFiles,
+    by_name,
     details,
     facts,
-    names_of,
     read_runs,
     several_checkpoints,
     told_apart,
@@ -84,32 +84,29 @@ def write_report(runs: Sequence[str | Path], folder: str | Path, samples: int = 
 def _scores(report: Report, runs: Sequence[RunFiles]) -> str:
     parts = []
     signatures: dict[str, dict[str, list[tuple[str, str]]]] = {}  # metric -> signature -> (run, split)
-    for name in names_of(runs, "bleu-"):
+    for name, results in by_name(runs, "bleu-").items():
         rows: list[Row] = []
         notes = []
-        for run in runs:
-            if name not in run.results:
-                continue
-            result = run.results[name]
-            notes.append(html.note(facts(run.name, result)))
+        for run, result in results.items():
+            notes.append(html.note(facts(run, result)))
             for score in result["scores"]:
-                rows.append((run.name, score["metric"], score["score"], result["documents"], *details(score)))
+                rows.append((run, score["metric"], score["score"], result["documents"], *details(score)))
                 of_metric = signatures.setdefault(score["metric"], {})
-                of_metric.setdefault(score["signature"], []).append((run.name, name.removeprefix("bleu-")))
+                of_metric.setdefault(score["signature"], []).append((run, name.removeprefix("bleu-")))
         columns = ("run", "metric", "score", "documents", "precisions", "brevity penalty", "length ratio")
         parts += [report.table(f"{name.removeprefix('bleu-')} split", columns, rows), *notes]
-    for run in runs:
-        for name, result in run.of("compare-").items():
+    for one in runs:
+        for name, result in one.of("compare-").items():
             rows = [
                 (*(r[key] for key in _COMPARED), _p(r["bootstrap_p"]), _p(r["randomization_p"])) for r in result["rows"]
             ]
             columns = ("system", "metric", "score", "± (95%)", "difference", "p (bootstrap)", "p (randomization)")
             title = f"{name.removeprefix('compare-')} split: against {result['baseline']}, {result['lines']:,} lines"
             parts.append(report.table(title, columns, rows))
-        parts.append(_other_scores(report, run))
+        parts.append(_other_scores(report, one))
     for metric, found in signatures.items():
         parts += [html.note(f"{metric}{which}: {signature}") for signature, which in told_apart(found).items()]
-    parts += [html.note(f"{run.name} {text}") for run in runs if (text := several_checkpoints(run))]
+    parts += [html.note(f"{one.name} {text}") for one in runs if (text := several_checkpoints(one))]
     return "".join(parts)
 
 
@@ -159,8 +156,7 @@ def _plain(run: RunFiles) -> str:
 
 def _positions(report: Report, runs: Sequence[RunFiles], folder: Path) -> str:
     parts = []
-    for name in names_of(runs, "bleu-"):
-        results = {run.name: run.results[name] for run in runs if name in run.results}
+    for name, results in by_name(runs, "bleu-").items():
         split = name.removeprefix("bleu-")
         figure = plot_positions(results, folder / f"positions-{split}.png")
         parts.append(report.draw({f"Quality by position in the document and by its length ({split})": figure}))
@@ -197,8 +193,7 @@ def _of_length(row: Record) -> tuple[float | int | None, ...]:
 
 def _context(report: Report, runs: Sequence[RunFiles], folder: Path) -> str:
     parts = []
-    for name in names_of(runs, "context-"):
-        results = {run.name: run.results[name] for run in runs if name in run.results}
+    for name, results in by_name(runs, "context-").items():
         figure = plot_context(results, folder / f"{name}.png")
         parts.append(report.draw({f"What only earlier segments decide ({name})": figure}))
         rows: list[Row] = [
@@ -232,11 +227,10 @@ def _attention(report: Report, runs: Sequence[RunFiles], folder: Path) -> str:
 
 
 def _samples(runs: Sequence[RunFiles], count: int, segments: int) -> str:
+    paths = {run.name: run.path for run in runs}
     parts = [
-        side_by_side(
-            {run.name: run.path / "results" / f"{name}.jsonl" for run in runs if name in run.results}, count, segments
-        )
-        for name in names_of(runs, "bleu-")
+        side_by_side({run: paths[run] / "results" / f"{name}.jsonl" for run in results}, count, segments)
+        for name, results in by_name(runs, "bleu-").items()
     ]
     legend = "Underlined on grey: differs from the reference. ‸: words of the reference are missing."
     return html.note(legend) + "".join(parts) if any(parts) else ""

@@ -46,9 +46,13 @@ def read_runs(runs: Sequence[str | Path]) -> Iterator[RunFiles]:
         yield RunFiles(Path(*path.parts[-depth:]).as_posix(), path, results)
 
 
-def names_of(runs: Sequence[RunFiles], start: str) -> list[str]:
-    """The names of results of any run that begin with `start`."""
-    return list(dict.fromkeys(name for run in runs for name in run.of(start)))
+def by_name(runs: Sequence[RunFiles], start: str) -> dict[str, dict[str, Record]]:
+    """The results whose names begin with `start`: name of the result -> name of the run -> content."""
+    found: dict[str, dict[str, Record]] = {}
+    for run in runs:
+        for name, result in run.of(start).items():
+            found.setdefault(name, {})[run.name] = result
+    return found
 
 
 def told_apart(signatures: Mapping[str, Sequence[tuple[str, str]]]) -> dict[str, str]:

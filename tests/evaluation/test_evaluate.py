@@ -97,7 +97,7 @@ def test_an_evaluation_saves_the_inputs_of_its_scores(mode, tmp_path, capsys):
 
 
 def test_nothing_is_translated_without_an_output(tmp_path, monkeypatch):
-    monkeypatch.setattr("scaleformer.evaluation.evaluate.translate_and_score", None)
+    monkeypatch.setattr("scaleformer.evaluation.evaluate.resumable_translations", None)
     (tmp_path / "file").write_text("kept")
     translator = Translator.load(make_run(tmp_path / "run"), "cpu")
     with pytest.raises(FileExistsError, match="file"):
