@@ -18,7 +18,7 @@ from scaleformer.checkpoints.run_config import trained_mode
 from scaleformer.decoding.config import MaxTokens, Mode, choose_decoding
 from scaleformer.decoding.ensemble import Average
 from scaleformer.formats.lines import Input
-from scaleformer.formats.recognition import TRANSLATED, recognise
+from scaleformer.formats.recognition import by_name, recognise
 from scaleformer.formats.terms import read_terms
 from scaleformer.system.schema import Positive, listed
 from scaleformer.translation.files.documents import Split
@@ -42,6 +42,7 @@ class Options:
     checkpoint: str | tuple[str, ...]
     input: str | tuple[str, ...]
     output: str
+    overwrite: bool
     format: LinesFormat
     output_format: LinesFormat
     mode: Mode | None
@@ -63,28 +64,38 @@ class Options:
 
 
 def main(options: Options, given: Sequence[str]) -> None:
-    if isinstance(options.input, tuple) or _are_documents(options.input, options.format, options.split):
-        for name, usual in ONLY_LINES.items():
-            if (value := getattr(options, name)) != usual:
-                raise ValueError(f"{name}={value}: for lines of text and JSON Lines, not for files: leave it out")
+    of_lines = [name for name, usual in ONLY_LINES.items() if getattr(options, name) != usual]
+    if isinstance(options.input, tuple) or _are_documents(options.input, options, bool(of_lines)):
+        for name in of_lines:
+            value = getattr(options, name)
+            raise ValueError(f"{name}={value}: for lines of text and JSON Lines, not for files: leave it out")
         setup, inputs = _setup(options, given), listed(options.input)
-        translate_files(setup, inputs, options.output, options.split, options.source_language)
+        translate_files(setup, inputs, options.output, options.split, options.source_language, options.overwrite)
     else:
         how = options.format, options.output_format, options.boundaries, options.ids
-        task = LinesTask(Input(options.input), options.output, *how, options.align, options.alternatives)
+        more = options.align, options.alternatives, options.overwrite
+        task = LinesTask(Input(options.input), options.output, *how, *more)
         translate_lines(_setup(options, given), task)
 
 
-def _are_documents(name: str, format: str, split: Split) -> bool:
-    """Whether an input is a folder, or a file that is more than lines."""
-    if name == "-" or format != "auto":
+def _are_documents(name: str, options: Options, of_lines: bool) -> bool:
+    """Whether an input is a folder, or a file whose prose is translated. Else it is read as lines: pipes, JSON Lines,
+    and text that is compressed, does not become a file of text, or has settings of lines."""
+    if name == "-" or options.format != "auto":
         return False
     if Path(name).is_dir():
         return True
     if not Path(name).is_file():  # a pipe, or missing
         return False
-    found = recognise(Input(name).begin, name).name
-    return found in TRANSLATED and (found not in ("text", "jsonl") or (found == "text" and split != "auto"))
+    source = Input(name)
+    found = recognise(source.begin, name)
+    if found.name == "text" and options.split == "auto":
+        output = Path(options.output)
+        to_pipe = options.output == "-" or (output.exists() and not output.is_file() and not output.is_dir())
+        named = by_name(output.name)
+        as_json = named is not None and named.name in ("jsonl", "json")
+        return not (of_lines or to_pipe or as_json or source.packed or options.decoding.get("match_segments") is False)
+    return found.name != "jsonl" and (bool(found.prose) or not of_lines)
 
 
 def _setup(options: Options, given: Sequence[str]) -> Setup:

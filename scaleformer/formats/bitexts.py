@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scaleformer.formats.recognition import FORMATS, by_name, load
+from scaleformer.formats.folders import find_files
+from scaleformer.formats.recognition import FORMATS, load
 from scaleformer.formats.rows import grouped
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document, separate
@@ -67,7 +68,7 @@ def _files(bitext: Bitext) -> Iterator[tuple[Path, str]]:
         yield path, _without_ending(path.name)
         return
     format = FORMATS[bitext.format]
-    files = sorted(file for file in path.rglob("*") if by_name(file.name) is format and file.is_file())
+    files = list(find_files(path, [format.name], Counter()))
     if not files:
         raise DataError(f"{path}: no {' or '.join(format.endings)} files below this folder")
     for file in files:

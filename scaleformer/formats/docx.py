@@ -2,7 +2,8 @@
 paragraphs and all other parts stay as they are.
 
 A text box is stored twice, once as a fallback for old programs: identical paragraphs get the same translation there.
-Deleted texts, charts, diagrams and comments are not translated, nor is what has a style of code.
+Deleted texts, charts, diagrams and comments are not translated, nor is what has a style of code or, set directly, a
+font of fixed width.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from dataclasses import replace
 
 from scaleformer.formats.archives import ArchiveFile, find_elements, read_part
 from scaleformer.formats.markup import decode_xml
-from scaleformer.formats.paragraphs import NOTHING, Paragraph
+from scaleformer.formats.paragraphs import Paragraph
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.segments import Block, Span
 from scaleformer.formats.splicing import Edit, encode, splice
-from scaleformer.formats.word_markup import WordMarkup, style_kinds
+from scaleformer.formats.word_markup import Style, WordMarkup, read_styles
 from scaleformer.system.errors import DataError
 
 _TYPES = "[Content_Types].xml"
@@ -48,10 +49,12 @@ class DocxFile(ArchiveFile):
         super().__init__(content, name)
 
     def _read(self, archive: zipfile.ZipFile, name: str) -> dict[str, _Part]:
-        names, styles = self._names(archive, name)
-        read = {part: read_part(archive, part, name) for part in (*names, *styles)}
-        kinds = dict(kind for part in styles for kind in style_kinds(read[part], f"{name}: {part}"))
-        return {part: _Part(read[part], f"{name}: {part}", self.left, kinds) for part in names}
+        names, with_styles = self._names(archive, name)
+        read = {part: read_part(archive, part, name) for part in (*names, *with_styles)}
+        styles: dict[str, Style] = {}
+        for part in with_styles:
+            styles |= read_styles(read[part], f"{name}: {part}")
+        return {part: _Part(read[part], f"{name}: {part}", self.left, styles) for part in names}
 
     def _names(self, archive: zipfile.ZipFile, name: str) -> tuple[list[str], list[str]]:
         """The names of the parts to translate, and of those with styles, by their types."""
@@ -73,10 +76,9 @@ class DocxFile(ArchiveFile):
 
 
 class _Part:
-    """A part of a document with its paragraphs; blocks: those that are not copies in a fallback; kinds: of blocks, by
-    style."""
+    """A part of a document with its paragraphs; blocks: those that are not copies in a fallback."""
 
-    def __init__(self, content: bytes, where: str, left: Counter[str], kinds: Mapping[str, str]) -> None:
+    def __init__(self, content: bytes, where: str, left: Counter[str], styles: Mapping[str, Style]) -> None:
         text, self._encoding = decode_xml(content, where)
         self._markup = WordMarkup(text, where)
         # The paragraphs, and of those in fallbacks the numbers of the ones whose translation they copy.
@@ -84,34 +86,30 @@ class _Part:
         waiting: dict[tuple[int, object], deque[int]] = defaultdict(deque)
         for number, is_cell, choice, fallback in _paragraph_tokens(self._markup):
             counts = left if fallback is None else Counter()
-            paragraph = Paragraph(self._markup, number, counts, kinds, "cell" if is_cell else "paragraph")
-            block = paragraph.block
-            if block != NOTHING:
-                shape = (block.text, *((span.pair is None, span.opens) for span in block.spans))
+            paragraph = Paragraph(self._markup, number, counts, styles, "cell" if is_cell else "paragraph")
+            if blocks := paragraph.blocks:
+                shape = tuple((one.text, *((span.pair is None, span.opens) for span in one.spans)) for one in blocks)
                 if choice is not None:
                     waiting[choice, shape].append(len(self._paragraphs))
                 copied = waiting[fallback, shape] if fallback is not None else None
                 self._paragraphs.append((paragraph, copied.popleft() if copied else None))
-        self.blocks = [paragraph.block for paragraph, copied_from in self._paragraphs if copied_from is None]
+        own = (paragraph.blocks for paragraph, copied_from in self._paragraphs if copied_from is None)
+        self.blocks = [block for blocks in own for block in blocks]
 
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
         """The part with the changes of its blocks."""
         own = iter(changes)
-        by_paragraph: list[Sequence[Change]] = []
+        by_paragraph: list[list[Sequence[Change]]] = []  # and by block
         for paragraph, copied in self._paragraphs:
-            moved = (
-                []
-                if copied is None
-                else [
-                    _moved(change, self._paragraphs[copied][0].block, paragraph.block)
-                    for change in by_paragraph[copied]
-                ]
-            )
-            by_paragraph.append(next(own) if copied is None else moved)
+            if copied is None:
+                by_paragraph.append([next(own) for _ in paragraph.blocks])
+                continue
+            twins = zip(by_paragraph[copied], self._paragraphs[copied][0].blocks, paragraph.blocks, strict=True)
+            by_paragraph.append([[_moved(change, block, twin) for change in some] for some, block, twin in twins])
         content = self._markup.content
         edits: list[Edit] = []  # edits of nested paragraphs are part of the edit of the outer one
         for (paragraph, _), some in zip(self._paragraphs[::-1], by_paragraph[::-1], strict=True):
-            if not some:
+            if not any(some):
                 continue
             inside: list[Edit] = []
             while edits and edits[-1][0] < paragraph.stop:

@@ -11,7 +11,7 @@ import io
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -32,8 +32,9 @@ _RATIO = 200
 class Input:
     """A file, a pipe, or stdin ("-"): its beginning and its lines.
 
-    name   for messages
-    begin  the first kilobytes of its unpacked content
+    name    for messages
+    begin   the first kilobytes of its unpacked content
+    packed  whether it is compressed
     Input that can be read only once is kept in memory. Raises DataError: no such file, stdin closed.
     """
 
@@ -44,11 +45,11 @@ class Input:
             if sys.stdin is None:
                 raise DataError("stdin is closed: redirect a file or pipe to it, or name an input file")
             self._content = sys.stdin.buffer.read()
-            self.begin = _unpacked(io.BytesIO(self._content), self.name)[0]
-        else:
-            with _opened(name) as file:
-                self._content = file.getvalue() if isinstance(file, io.BytesIO) else None
-                self.begin = _unpacked(file, name)[0]
+        with nullcontext(io.BytesIO(self._content)) if self._content is not None else _opened(name) as file:
+            if isinstance(file, io.BytesIO):
+                self._content = file.getvalue()
+            self.begin, stream = _unpacked(file, self.name)
+            self.packed = stream is not file
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Like `read_lines`."""

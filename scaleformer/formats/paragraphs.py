@@ -1,9 +1,9 @@
 """A paragraph of WordprocessingML as prose and spans, and the rewriting of its runs.
 
 Source: ECMA-376, part 1, section 17. Runs with the formatting of most of the paragraph are its prose. Other formatting,
-links, content controls, insertions, bookmarks and comment ranges are pairs of spans; images, tabs, breaks, notes,
-fields, deletions, code and unknown elements are single spans. The visible text of a HYPERLINK field is prose. Elements
-such as notes or images at the ends of a paragraph are not part of the block and keep their place.
+links, content controls, insertions, bookmarks and comment ranges are pairs of spans; images, tabs, notes, fields,
+deletions, code and unknown elements are single spans. The visible text of a HYPERLINK field is prose. A line break ends
+a block. Elements such as notes or images at the ends of a block are not part of it and keep their place.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, groupby
+from itertools import count, groupby, pairwise
 
 from scaleformer.formats.markup import XML
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.segments import CODE, Block, BlockBuilder, Span
 from scaleformer.formats.splicing import plain
-from scaleformer.formats.word_markup import Run, WordMarkup
+from scaleformer.formats.word_markup import Run, Style, WordMarkup
 
 _AROUND_RUNS = ("hyperlink", "ins", "moveTo", "smartTag", "customXml", "dir", "bdo")
 _LEFT = {"del": "deleted texts", "moveFrom": "deleted texts", "fldSimple": "fields"}
@@ -27,7 +27,8 @@ _CHOSEN = ("dropDownList", "comboBox", "date", "checkbox")  # content controls w
 _FIELD = ("begin", "separate", "end")
 _RANGES = ("bookmark", "commentRange", "perm", "moveToRange", "customXmlInsRange")  # ...Start and ...End
 _FIELD_NAME = 9  # the most items of a field to search for its name
-NOTHING = Block("", (), ())
+_BREAKS = ("br", "cr")
+_SOFT_HYPHEN = "\u00ad"
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,37 +78,49 @@ class Item:
         text = "".join(leaf.text for leaf in self.leaves())
         if text.strip() and self.pair is None:
             return f"`{text.strip()}`"
-        return " " if text or self.name in ("tab", "br", "cr") else ""
+        return " " if text or self.name == "tab" else ""
 
 
 class Paragraph:
     """A <w:p>; start, stop: the position of its content in the file, which `write` replaces; left: counts what is not
-    translated; kinds: of blocks, by style; kind: without such a style. Its block is `NOTHING` if it has no words."""
+    translated; kind: of blocks without a style that has one. Its blocks have words; line breaks part them."""
 
     def __init__(
-        self, markup: WordMarkup, number: int, left: Counter[str], kinds: Mapping[str, str], kind: str
+        self, markup: WordMarkup, number: int, left: Counter[str], styles: Mapping[str, Style], kind: str
     ) -> None:
         self._markup = markup
-        self._kinds = kinds
+        self._styles = styles
         self._left = left
         self._pairs = count()
         properties = markup.find(number, "pPr")
         self.start = markup.tokens[number].stop if properties is None else markup.element(properties)[1]
         self.stop = markup.tokens[markup.ends[number]].start
+        style = styles.get(markup.value(markup.find(number, "pPr", "pStyle")), Style())
+        self._bold = kind == "cell" or style.formatted
         items = self._joined_fields(self._paired_ranges(list(self._between(number))))
         runs = [item.run for item in items if item.run and item.is_prose and not item.text.isspace()]
         most = Counter(run.formatting for run in runs).most_common(1)
         self._prose = next((run for run in runs if run.formatting == most[0][0]), None)
         self._items = self._marked_formats(items, self._prose.formatting if self._prose else "")
-        style = kinds.get(markup.value(markup.find(number, "pPr", "pStyle")), kind)
-        builder = BlockBuilder(kind if kind == "cell" else style)
-        for place in range(*_inner_places(self._items)):
+        own = style.kind or kind
+        if own == "code":
+            self.blocks = [CODE] if items else []
+            return
+        breaks = (place for place, item in enumerate(self._items) if item.name in _BREAKS)
+        parts = pairwise([-1, *breaks, len(self._items)])
+        found = [self._block("cell" if kind == "cell" else own, before + 1, stop) for before, stop in parts]
+        self.blocks = [block for block in found if block is not None]
+
+    def _block(self, kind: str, first: int, last: int) -> Block | None:
+        """The block of these items; None if they have no words."""
+        builder = BlockBuilder(kind)
+        for place in range(*_inner_places(self._items, first, last)):
             item = self._items[place]
             if item.is_prose:
                 builder.character(item.text, place, place + 1)
             elif item.name not in _UNSEEN:
                 builder.span(place, place, place + 1, item.pair, item.opens, shown=item.shown)
-        self.block = CODE if style == "code" and items else builder.build() or NOTHING
+        return builder.build()
 
     def _between(self, number: int) -> Iterator[Item]:
         """The items of a paragraph, or of an element around some of its runs."""
@@ -148,9 +161,10 @@ class Paragraph:
         properties = markup.find(number, "rPr")
         run = Run(markup.tag(number), "", "")
         if properties is not None:
-            seen = [markup.raw(n) for n in markup.children(properties) if markup.is_formatting(n)]
-            run = Run(run.tag, markup.raw(properties), "".join(seen))
-        is_code = self._kinds.get(markup.value(markup.find(number, "rPr", "rStyle"))) == "code"
+            look = markup.look(properties, markup.text(number), self._styles, bold=self._bold)
+            run = Run(run.tag, markup.raw(properties), look)
+        style = self._styles.get(markup.value(markup.find(number, "rPr", "rStyle")), Style())
+        is_code = style.kind == "code" or number in markup.fixed
         for child in markup.children(number):
             name, place = markup.names[child], markup.element(child)
             if markup.tokens[child].kind != "start" or child == properties:
@@ -160,7 +174,8 @@ class Paragraph:
             elif name == "t":
                 text = markup.text(child)
                 kept = markup.tokens[child].attributes.get(f"{{{XML}}}space") == "preserve"
-                yield from (Item("text", character, run=run) for character in (text if kept else text.strip(" \t\r\n")))
+                for character in text if kept else text.strip(" \t\r\n"):
+                    yield Item("softHyphen" if character == _SOFT_HYPHEN else "text", character, run=run)
             elif name == "fldChar":
                 kind = markup.value(child, "fldCharType")
                 yield Item(kind if kind in _FIELD else "", place=place, run=run)
@@ -224,12 +239,12 @@ class Paragraph:
         return re.match(r"<[^>]*>\s*HYPERLINK\b", code) is not None
 
     def _marked_formats(self, items: list[Item], prose: str) -> list[Item]:
-        """Mark where formatting different from the prose begins and ends. No pair encloses only white space, or the end
-        of an element around runs. Underlined white space, a line to write on, is one item."""
+        """Mark where formatting different from the prose begins and ends. No pair encloses only white space, a line
+        break, or the end of an element around runs. Underlined white space, a line to write on, is one item."""
         stretches: list[tuple[Run, int, int]] = []  # characters of the same formatting
         current: str | None = None
         for place, item in enumerate(items):
-            if item.name in ("(", ")"):
+            if item.name in ("(", ")", *_BREAKS):
                 current = None
             elif item.is_prose and item.run is not None:
                 if item.text.isspace() and not item.run.underlined:
@@ -252,8 +267,8 @@ class Paragraph:
                 found += [Item("format", run=run, pair=pair, opens=True), *part, Item("format", pair=pair)]
         return found + items[place:]
 
-    def write(self, changes: Sequence[Change], raw: Callable[[int, int], str]) -> str:
-        """The content of the paragraph with changes of its block; raw: the file content between two places."""
+    def write(self, changes: Sequence[Sequence[Change]], raw: Callable[[int, int], str]) -> str:
+        """The content of the paragraph with the changes of each block; raw: the file content between two places."""
         assert self._prose is not None
         formats: list[tuple[int | None, Run]] = [(None, self._prose)]
         pieces: list[tuple[Run | None, bool, str]] = []  # the run, whether it is text, the text or XML
@@ -264,12 +279,12 @@ class Paragraph:
                     formats[:] = [(pair, run) for pair, run in formats if pair != leaf.pair]
                     formats.extend([(leaf.pair, leaf.run)] if leaf.opens and leaf.run else [])
                 else:
-                    is_text = leaf.name == "text"
+                    is_text = leaf.place == (0, 0)
                     pieces.append((leaf.run, is_text, leaf.text if is_text else raw(*leaf.place)))
 
         place = 0
-        for change in changes:
-            start, stop = self.block.origin(change.start, change.stop)
+        for block, change in ((block, one) for block, some in zip(self.blocks, changes, strict=True) for one in some):
+            start, stop = block.origin(change.start, change.stop)
             for item in self._items[place:start]:
                 put(item)
             for part in change.parts:
@@ -285,15 +300,15 @@ class Paragraph:
         return "".join(run.written(some) if run else "".join(xml for _, xml in some) for run, some in runs)
 
 
-def _inner_places(items: Sequence[Item]) -> tuple[int, int]:
-    """The range of words, fields and formulas in a paragraph, without white space, images and marks at the ends and
-    without pairs around all of it."""
-    read = [place for place, item in enumerate(items) if item.is_read]
-    start, stop = (read[0], read[-1] + 1) if read else (len(items), len(items))
+def _inner_places(items: Sequence[Item], first: int, last: int) -> tuple[int, int]:
+    """The range of words, fields and formulas in a part of a paragraph, without white space, images and marks at the
+    ends and without pairs around all of it."""
+    read = [place for place in range(first, last) if items[place].is_read]
+    start, stop = (read[0], read[-1] + 1) if read else (last, last)
     ends: dict[int | None, list[int]] = defaultdict(list)
-    for place, item in enumerate(items):
-        if item.pair is not None:
-            ends[item.pair].append(place)
+    for place in range(first, last):
+        if items[place].pair is not None:
+            ends[items[place].pair].append(place)
     inside = list(range(start, stop))
     while inside:
         for end in ends.get(items[inside.pop()].pair, ()):

@@ -1,4 +1,4 @@
-"""The table of all file formats: how they are recognised, and what reads and writes them.
+"""The table of all file formats: how they are recognised, what reads and writes them, and what to do with the others.
 
 Content decides, then the name, then the look of the lines.
 """
@@ -9,7 +9,7 @@ import csv
 import importlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
@@ -29,7 +29,7 @@ class Format:
     """A file format.
 
     name     in settings
-    title    in messages
+    title    in messages; of what is not read, with advice
     endings  suffixes of file names
     magic    first bytes of the content
     inside   for zip files: other content of the first kilobytes
@@ -54,6 +54,11 @@ class Format:
     rows: str = ""
     columns: bool = False
     languages: bool = False
+
+    @property
+    def is_read(self) -> bool:
+        """Whether any command reads it."""
+        return bool(self.prose or self.rows) or self.name == "jsonl"
 
     @property
     def binary(self) -> bool:
@@ -92,15 +97,22 @@ _HTML = rf"{_ROOT}html\b|<!doctype html"
 _RECORD = r'\{[ \t\r]*"[^"]*"[ \t\r]*:'
 _JSON = r'\{\s*"[^"]*"\s*:|[\[{][^\S\n]*\n\s*["\[{]|\[\s*(?:\{\s*"|"[^"\n]*"\s*[,\]])'
 _MESSAGE = r'(?:(?:[^\S\n]*|#.*)\n)*(?:msgid|msgctxt)[ \t]+"'
-_CUE = r"\d+[ \t]*\n\d+:\d\d:\d\d,\d{3}[ \t]+-->"
+_CUE = r"(?:\d+[ \t]*\n)?\d+:\d\d:\d\d,\d{3}[ \t]+-->"
+_XML = r"(?i)<\?xml|<!doctype"
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_PO4A = "`po4a-gettextize -f {}` makes PO of it"
+_TIKAL = "`tikal -x` makes XLIFF of it"
+_SAVE = "save it as docx, as with `soffice --convert-to docx`"
+_FFMPEG = "`ffmpeg -i FILE FILE.srt` makes SRT of them"
+_XCODE = "Xcode exports XLIFF of them"
 _XLIFF = (".xliff", ".xlf", ".sdlxliff", ".mqxliff")
 TEXT = Format("text", "text, one segment per line", (".txt", ".text"), prose="text.TextFile")
 FORMATS = {
     format.name: format
     for format in (
         TEXT,
-        Format("jsonl", "JSON Lines", (".jsonl", ".json", ".ndjson"), begins=_RECORD),
-        Format("json", "a single JSON value (convert it to JSON Lines with `jq -c`)", begins=_JSON),
+        Format("jsonl", "JSON Lines", (".jsonl", ".ndjson"), begins=_RECORD),
+        Format("json", "a single JSON value (`jq -c` makes JSON Lines of it, `json2po` PO)", (".json",), begins=_JSON),
         Format(
             "po", "a gettext catalogue (PO)", (".po", ".pot"), begins=_MESSAGE, prose="po.PoFile", whole=True, rows="po"
         ),
@@ -115,19 +127,34 @@ FORMATS = {
         Format("epub", "an EPUB book", (".epub",), _ZIP, b"application/epub+zip", prose="epub.EpubFile"),
         Format("srt", "subtitles (SRT)", (".srt",), begins=_CUE, prose="subtitles.SrtFile", whole=True),
         Format("vtt", "subtitles (WebVTT)", (".vtt",), begins="WEBVTT", prose="subtitles.VttFile", whole=True),
-        # known, so that messages can name them
-        Format("xml", "XML", (".xml", ".sgm", ".sgml"), begins=r"(?i)<\?xml|<!doctype"),
-        Format("rst", "reStructuredText (make PO of it with `sphinx-build -b gettext`)", (".rst",)),
-        Format("asciidoc", "AsciiDoc (make PO of it with `po4a-gettextize -f asciidoc`)", (".adoc", ".asciidoc")),
-        Format("latex", "LaTeX (make PO of it with `po4a-gettextize -f latex`)", (".tex",)),
-        Format("yaml", "YAML (make PO of it with `po4a-gettextize -f yaml`)", (".yaml", ".yml")),
-        Format("rtf", "rich text (save it as docx)", (".rtf",), (rb"{\rtf",)),
-        Format("xlsx", "an Excel table (xlsx)", (".xlsx",), _ZIP, b"xl/"),
-        Format("pptx", "a PowerPoint file (pptx)", (".pptx",), _ZIP, b"ppt/"),
-        Format("odt", "an OpenDocument file", (".odt", ".ods", ".odp"), _ZIP, b"application/vnd.oasis.opendocument"),
-        Format("zip", "a zip archive", (".zip",), _ZIP),
-        Format("pdf", "a PDF", (".pdf",), (b"%PDF-",)),
-        Format("doc", "an old Office document", (".doc", ".xls", ".ppt"), (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",)),
+        # known, so that messages can say what to do with them
+        Format("qt", "a Qt translation (`lconvert FILE.ts -o FILE.xlf` makes XLIFF of it)", begins=rf"{_ROOT}TS\b"),
+        Format("ttml", "subtitles (TTML; save them as SRT or WebVTT)", (".ttml", ".dfxp"), begins=rf"{_ROOT}tt\b"),
+        Format("resx", "a .NET resource file (`resx2po` makes PO of it)", (".resx",)),
+        Format("xml", f"XML ({_PO4A.format('xml')})", (".xml", ".sgm", ".sgml"), begins=_XML),
+        Format("properties", "Java properties (`prop2po` makes PO of them)", (".properties",)),
+        Format("strings", f"strings of Apple ({_XCODE})", (".strings", ".stringsdict", ".xcstrings")),
+        Format("php", "PHP (`php2po` makes PO of its arrays)", (".php",)),
+        Format("yaml", f"YAML ({_PO4A.format('yaml')})", (".yaml", ".yml")),
+        Format("notebook", "a notebook (`jupyter nbconvert --to markdown` makes Markdown of it)", (".ipynb",)),
+        Format("rst", "reStructuredText (`sphinx-build -b gettext` makes PO of it)", (".rst",)),
+        Format("asciidoc", f"AsciiDoc ({_PO4A.format('asciidoc')})", (".adoc", ".asciidoc")),
+        Format("latex", f"LaTeX ({_PO4A.format('latex')})", (".tex",)),
+        Format("wiki", "a page of a wiki (`pandoc` makes Markdown of it)", (".wiki", ".mediawiki", ".org", ".textile")),
+        Format("ass", f"subtitles (SubStation Alpha; {_FFMPEG})", (".ass", ".ssa"), begins=r"(?i)\[Script Info\]"),
+        Format(
+            "sbv", f"subtitles (SubViewer; {_FFMPEG})", (".sbv", ".sub"), begins=r"\d+:\d\d:\d\d\.\d+,\d+:\d\d:\d\d\.\d"
+        ),
+        Format("rtf", f"rich text ({_SAVE})", (".rtf",), (rb"{\rtf",)),
+        Format("xlsx", f"an Excel table (save it as CSV to train; {_TIKAL})", (".xlsx",), _ZIP, b"xl/"),
+        Format("pptx", f"a PowerPoint file ({_TIKAL})", (".pptx",), _ZIP, b"ppt/"),
+        Format("odt", f"an OpenDocument text ({_SAVE})", (".odt",), _ZIP, b"application/vnd.oasis.opendocument.text"),
+        Format(
+            "ods", f"an OpenDocument file ({_TIKAL})", (".ods", ".odp"), _ZIP, b"application/vnd.oasis.opendocument"
+        ),
+        Format("zip", "a zip archive (unpack it)", (".zip",), _ZIP),
+        Format("pdf", "a PDF (`pdftotext` makes text of it)", (".pdf",), (b"%PDF-",)),
+        Format("doc", f"an old Office document ({_SAVE})", (".doc", ".dot", ".xls", ".ppt"), (_OLE,)),
         Format("xz", "a file compressed with xz", (), (b"\xfd7zXZ\x00",)),
         Format("bzip2", "a file compressed with bzip2", (), (b"BZh",)),
         Format("zstd", "a file compressed with zstd", (), (b"\x28\xb5\x2f\xfd",)),
@@ -135,6 +162,13 @@ FORMATS = {
     )
 }
 TRANSLATED = tuple(name for name, format in FORMATS.items() if format.prose or name == "jsonl")
+_GENERAL = ("json", "xml", "zip", "utf16")  # the content of many formats
+# The languages of ISO 639-1 as the ends of names, but for those of shell scripts and TypeScript.
+_LANGUAGE = re.compile(
+    r"(?:a[abefkmnrsvyz]|b[aeghimnors]|c[aehorsuvy]|d[aevz]|e[elnostu]|f[afijory]|g[adlnuv]|h[aeiortuyz]|i[adegikostu]"
+    r"|j[av]|k[agijklmnorsuvwy]|l[abginotuv]|m[ghiklnrsty]|n[abdeglnorvy]|o[cjmrs]|p[ailst]|qu|r[mnouw]"
+    r"|s[acdegiklmnoqrstuvw]|t[aeghiklnortwy]|u[gkrz]|v[eio]|w[ao]|xh|y[io]|z[ahu])(?:[-_]\w+)?"
+)
 BITEXTS = tuple(name for name, format in FORMATS.items() if format.rows)
 
 
@@ -145,10 +179,30 @@ def load(name: str) -> Any:
 
 
 def recognise(begin: bytes, name: str) -> Format:
-    """The format of a file from its first kilobytes, unpacked, and its name ("" or "stdin" say nothing); text by
-    default."""
+    """The format of a file from its first kilobytes, unpacked, and its name ("" or "stdin" say nothing).
+
+    What is none of the table is text if the name ends like text: not at all, or with the code of a language. Else it is
+    of an unknown format, which is not read.
+    """
+    found, named = by_content(begin), by_name(name)
+    if found is FORMATS["jsonl"] and named is FORMATS["json"] and b'"source"' not in begin:
+        return named
+    if found is None or (named and found.name in _GENERAL and (not named.is_read or named.magic == found.magic != ())):
+        found = named
+    ending = _ending(name)
+    if found is None and ending and not _LANGUAGE.fullmatch(ending[1:]):
+        return replace(TEXT, name="unknown", title=f"a file of unknown format ({ending})", prose="")
     looks = (format for format in FORMATS.values() if format.looks is not None and format.looks(_text(begin)))
-    return by_content(begin) or by_name(name) or next(looks, TEXT)
+    return found or next(looks, TEXT)
+
+
+def refusal(format: Format, wanted: str) -> str:
+    """What to say of a file that is `not wanted`, such as "translated"."""
+    if format.name == "unknown":
+        return f"{format.title} cannot be {wanted}: if each line is text, name it .txt; alone, it needs format=text"
+    if not format.is_read:
+        return f"{format.title} cannot be {wanted}"
+    return f"{format.title} cannot be {wanted}: `scaleformer prepare format={format.name}` reads it"
 
 
 def by_content(begin: bytes) -> Format | None:
@@ -162,11 +216,16 @@ def by_content(begin: bytes) -> Format | None:
 
 def by_name(name: str) -> Format | None:
     """The format that the suffix of a name shows, before one of compression; None if unknown."""
+    ending = _ending(name)
+    return next((format for format in FORMATS.values() if ending in format.endings), None)
+
+
+def _ending(name: str) -> str:
     name = name.lower()
     for ending in _PACKED:
         name = name.removesuffix(ending)
-    ending = PurePath(name).suffix
-    return next((format for format in FORMATS.values() if ending in format.endings), None)
+    suffix = PurePath(name).suffix
+    return "" if re.search(r"\s", suffix) else suffix  # of a title
 
 
 def _text(begin: bytes) -> str:

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.formats.splicing import plain
 from scaleformer.translation import pieces
 from scaleformer.translation.translator import Translator
 from tests.commands.calls import run_command
@@ -72,7 +73,7 @@ def test_settings_of_the_run_are_the_default(run, translate, tmp_path):
     arguments = (f"checkpoint={run}", f"input={source}", f"output={tmp_path / 'out.jsonl'}")
 
     def hypotheses(*overrides: str) -> list[list[str]]:
-        assert translate(*arguments, *overrides)[0] == 0
+        assert translate(*arguments, "overwrite=true", *overrides)[0] == 0
         return [json.loads(line)["hypothesis"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
 
     assert hypotheses("decoding.max_length_offset=9") == expected(run, max_length_offset=9)
@@ -167,7 +168,7 @@ def test_what_is_wrong_is_one_line(run, translate, tmp_path, name):
     write_corpus(tmp_path)
     output = tmp_path / "out.jsonl"
     output.write_text("old")
-    arguments = {"checkpoint": run, "input": tmp_path / "test.jsonl", "output": output}
+    arguments = {"checkpoint": run, "input": tmp_path / "test.jsonl", "output": output, "overwrite": "true"}
     arguments = {k: v for k, v in arguments.items() if not changes[0].startswith(f"{k}=")}
     code, out, err = translate(*(f"{k}={v}" for k, v in arguments.items()), *changes)
     assert code == 1
@@ -211,10 +212,12 @@ def test_output_with_its_source_may_replace_the_input(run, translate, tmp_path):
     (tmp_path / "link.txt").symlink_to(text)
     code, _, err = translate(f"checkpoint={run}", f"input={text}", f"output={tmp_path / 'link.txt'}")
     assert code == 1
-    assert "is the input: its text would be lost" in err
+    assert "would be overwritten by its translation" in err
     assert text.read_text(encoding="utf-8") == "the cat sees\n"
     path = write_corpus(tmp_path) / "test.jsonl"
-    assert translate(f"checkpoint={run}", f"input={path}", f"output={path}")[0] == 0
+    _, _, err = translate(f"checkpoint={run}", f"input={path}", f"output={path}")
+    assert f"error: {path}: exists and may have been corrected: overwrite=true replaces it" in err
+    assert translate(f"checkpoint={run}", f"input={path}", f"output={path}", "overwrite=true")[0] == 0
     assert [json.loads(line)["hypothesis"] for line in path.read_text().splitlines()] == expected(run)
 
 
@@ -231,9 +234,11 @@ def test_a_file_of_text_is_one_document(run, translate, tmp_path):
     source.write_text("".join(f"{line}\n\n" for line in ("the cat sees", "it runs", "a dog")), encoding="utf-8")
     code, _, err = translate(f"checkpoint={run}", f"input={source}", f"output={output}")
     assert code == 0
-    assert f"{source}: 1 document, 3 segments\n" in err
-    [whole] = Translator.load(run, "cpu").translate([["the cat sees", "it runs", "a dog"]])
-    assert output.read_text(encoding="utf-8") == "".join(" ".join(s.splitlines()) + "\n\n" for s in whole)
+    assert f"{source}: 1 file, 3 segments\n" in err
+    lines = ["the cat sees", "it runs", "a dog"]
+    [whole] = Translator.load(run, "cpu").translate([lines])
+    wanted = [plain(text).strip() or line for text, line in zip(whole, lines, strict=True)]
+    assert output.read_text(encoding="utf-8") == "".join(f"{text}\n\n" for text in wanted)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.txt", "page.txt"]
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import os
 import re
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from scaleformer.translation.files import translating
 from scaleformer.translation.translations import DocumentHypothesis, Translation
 from scaleformer.translation.translator import Translator
 from tests.books import book
@@ -150,3 +152,114 @@ def test_errors_are_one_line(translate, tmp_path, monkeypatch, arguments, messag
     before = files(tmp_path)
     assert message in error_line(translate(*arguments))
     assert files(tmp_path) == before
+
+
+def test_a_bad_file_does_not_stop_the_others(identity, translate, tmp_path, caplog):
+    source, output = tmp_path / "en", tmp_path / "es"
+    source.mkdir()
+    (source / "a.md").write_text("# The cat")
+    (source / "b.srt").write_text("1\nThe cat sees.\n")
+    (source / "c.md").write_bytes(b"caf\xe9")
+    (source / "package.json").write_text('{"name": "cat"}')
+    code, _, err = translate(f"input={source}", f"output={output}")
+    assert code == 1
+    assert f"error: 2 of 3 files were not translated, for the reasons above: {source}/b.srt, {source}/c.md" in err
+    assert "b.srt:2: 'The cat sees.': wanted times" in caplog.text
+    assert "c.md:1: not UTF-8" in caplog.text
+    assert "1 of other formats skipped: 1 .json, a single JSON value" in caplog.text
+    assert files(output) == {"a.md": b"# The cat"}
+    assert not list(tmp_path.glob("*.part"))
+    (source / "c.md").write_text("It runs.")
+    (source / "b.srt").unlink()
+    assert translate(f"input={source}", f"output={output}")[0] == 0
+    assert files(output) == {"a.md": b"# The cat", "c.md": b"It runs."}
+
+
+def test_finished_files_are_kept(identity, translate, tmp_path, caplog):
+    source = tree(tmp_path / "en", pages=2)
+    first = translate(f"input={source}", f"output={tmp_path / 'es'}")
+    assert first[0] == 0, first[2]
+    (tmp_path / "es" / "notes.txt").write_text("corregido\n")
+    (tmp_path / "es" / "index.html").unlink()
+    caplog.clear()
+    code, _, err = translate(f"input={source}", f"output={tmp_path / 'es'}")
+    assert code == 0, err
+    assert "5 translations exist and are kept: overwrite=true replaces them" in caplog.text
+    assert "1 file, " in err
+    assert (tmp_path / "es" / "notes.txt").read_text() == "corregido\n"
+    assert (tmp_path / "es" / "index.html").read_text() == PAGE
+    assert translate(f"input={source}", f"output={tmp_path / 'es'}", "overwrite=true")[0] == 0
+    assert (tmp_path / "es" / "notes.txt").read_text() == (source / "notes.txt").read_text()
+    for name in ("page0.md", "notes.txt"):
+        place = next(source.rglob(name))
+        output = tmp_path / f"out-{name}"
+        output.write_text("corregido\n")
+        result = translate(f"input={place}", f"output={output}")
+        assert f"{output}: exists and may have been corrected: overwrite=true replaces it" in error_line(result)
+        assert output.read_text() == "corregido\n"
+        assert translate(f"input={place}", f"output={output}", "overwrite=true")[0] == 0
+        assert output.read_bytes() == place.read_bytes()
+
+
+def test_a_call_that_was_broken_off_while_it_wrote_goes_on(identity, translate, tmp_path, monkeypatch):
+    """Its own files are in the way as any, but the documents in the .part are not translated again."""
+    source, output = tmp_path / "en", tmp_path / "es"
+    source.mkdir()
+    for name in "abcd":
+        (source / f"{name}.md").write_text(f"# The cat {name}")
+    output.mkdir()
+    (output / "a.md").write_text("# El gato")
+    os.utime(output / "a.md", (1, 1))
+    write = translating.replaced
+
+    def broken(path):
+        if path.name == "c.md":
+            raise KeyboardInterrupt
+        return write(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(translating, "replaced", broken)
+        assert translate(f"input={source}", f"output={output}")[0] == 130
+    assert sorted(files(output)) == ["a.md", "b.md"]
+    (output / "b.md").write_text("# corregido")
+    code, _, err = translate(f"input={source}", f"output={output}")
+    assert code == 0, err
+    assert "resuming: 3 of 3 documents" in err
+    wanted = {"a.md": b"# El gato", "b.md": b"# corregido", "c.md": b"# The cat c", "d.md": b"# The cat d"}
+    assert files(output) == wanted
+    assert not list(tmp_path.glob("*.part"))
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_plain_text_keeps_all_but_its_prose(translate, tmp_path, several):
+    content = "\ufeff  the cat sees https://a.org/b in v1.2.3\r\n\r\n\t42\r\n  it runs".encode()
+    (tmp_path / "a.txt").write_bytes(content)
+    (tmp_path / "b.txt").write_bytes(b"")
+    given = f"[{tmp_path}/a.txt,{tmp_path}/b.txt]" if several else tmp_path / "a.txt"
+    output = tmp_path / "out" / ("" if several else "a.txt")
+    (tmp_path / "out").mkdir()
+    assert translate(f"input={given}", f"output={output}", "source_language=null")[0] == 0
+    found = (tmp_path / "out" / "a.txt").read_bytes().decode()
+    assert re.fullmatch(r"\ufeff  \S[^\r\n]*\r\n\r\n\t42\r\n  \S[^\r\n]*", found)
+    assert found.count("https://a.org/b") == found.count("v1.2.3") == 1
+    assert several == (tmp_path / "out" / "b.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.pptx", b"PK\x03\x04ppt/", "a PowerPoint file (`tikal -x` makes XLIFF of it) cannot be translated"),
+        ("a.properties", b"a = b\n", "Java properties (`prop2po` makes PO of them) cannot be translated"),
+        ("a.tmx", b"<tmx/>", "a translation memory (TMX) cannot be translated: `scaleformer prepare format=tmx`"),
+        ("a.xyz", b"a = b\n", "a file of unknown format (.xyz) cannot be translated: if each line is text, name it"),
+    ],
+)
+def test_what_is_not_read_is_refused_alike(identity, translate, tmp_path, caplog, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    (tmp_path / "a.md").write_text("# The cat")
+    assert message in error_line(translate(f"input={tmp_path / name}", f"output={tmp_path / 'b'}"))
+    assert translate(f"input=[{tmp_path / name},{tmp_path}/a.md]", f"output={tmp_path / 'out'}")[0] == 1
+    assert message in caplog.text
+    assert files(tmp_path / "out") == {"a.md": b"# The cat"}
+    if name.endswith(("xyz", "properties")):
+        assert translate(f"input={tmp_path / name}", f"output={tmp_path / 'b'}", "format=text")[0] == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -13,9 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from scaleformer.formats.bitexts import Bitext, read_bitext
+from scaleformer.formats.folders import find_files, report_others
 from scaleformer.formats.json_lines import read_jsonl
 from scaleformer.formats.lines import Input, read_lines
-from scaleformer.formats.recognition import recognise
+from scaleformer.formats.recognition import FORMATS, recognise, refusal
 from scaleformer.formats.text_pairs import read_text_pair
 from scaleformer.system.errors import DataError
 from tests.books import book
@@ -173,3 +175,55 @@ def test_a_carriage_return_within_a_line_is_a_space_of_json(tmp_path: Path) -> N
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{\r"id": "d", "source": ["a"], "target": ["b"]}\n')
     assert [document.id for document in read_jsonl(path)] == ["d"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "format"),
+    [
+        ("a.json", b'{"id": "a", "source": ["b"]}\n', "jsonl"),
+        ("a.json", b'{"name": "app", "version": "1"}\n', "json"),
+        ("a.arb.json", b'{\n  "hello": "Hello"\n}\n', "json"),
+        ("a.ipynb", b'{\n "cells": []\n}\n', "notebook"),
+        ("a.resx", XML + b"<root/>", "resx"),
+        ("a.ts", XML + b"<!DOCTYPE TS>\n<TS version='2.1'/>", "qt"),
+        ("a.dfxp", XML + b'<tt xml:lang="en"/>', "ttml"),
+        ("a.docx", b"PK\x03\x04" + bytes(99), "docx"),
+        ("a.odp", b"PK\x03\x04" + bytes(99), "ods"),
+        ("a.strings", '"a" = "b";\n'.encode("utf-16"), "strings"),
+        ("a.properties", b"a.b = Words.\n", "properties"),
+        ("a.ass", b"[Script Info]\n", "ass"),
+        ("a", b"0:00:00.599,0:00:04.160\nWords.\n", "sbv"),
+        ("a.cfg", b"# Manual\n\nSee [the page](page.html).\n", "unknown"),
+        ("a.ts", b"let a = 1\n", "unknown"),
+        ("a.pt_BR", b"Words.\n", "text"),
+        ("Chapter 1. The cat", b"Words.\n", "text"),
+    ],
+)
+def test_what_is_not_read_is_known_by_its_name(name: str, content: bytes, format: str) -> None:
+    assert recognise(content, name).name == format
+
+
+def test_every_refusal_says_what_to_do() -> None:
+    for format in FORMATS.values():
+        if format.name not in ("xz", "bzip2", "zstd"):
+            assert format.is_read or re.search(r"\(.+\)", format.title), format.name
+    assert refusal(FORMATS["tmx"], "translated").endswith(
+        "cannot be translated: `scaleformer prepare format=tmx` reads it"
+    )
+    assert refusal(recognise(b"", "a.xyz"), "translated") == (
+        "a file of unknown format (.xyz) cannot be translated: if each line is text, name it .txt; alone, it needs "
+        "format=text"
+    )
+
+
+def test_folders_are_searched_alike(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    files = {"a.md": "", "b.json": '{"a": 1}', "c.json": '{"source": ["x"]}', "d.pptx": "", ".e.md": ""}
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    (tmp_path / "link").symlink_to(tmp_path)
+    others: Counter[str] = Counter()
+    assert [path.name for path in find_files(tmp_path, ("markdown", "jsonl"), others)] == ["a.md", "c.json"]
+    assert others == {".json": 1, ".pptx": 1}
+    assert "link: a link to a folder, which is not followed" in caplog.text
+    report_others(others)
+    assert "1 .pptx, a PowerPoint file (`tikal -x` makes XLIFF of it)" in caplog.text

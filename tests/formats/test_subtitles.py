@@ -89,9 +89,9 @@ def test_web_cues() -> None:
 
 def test_web_faults() -> None:
     for text, message in (
-        ("WEBVTT\n\nintro\nHello\n", "a.vtt:4: 'Hello': wanted times, 00:01.000"),
-        ("WEBVTT\n\nintro\n\n", "a.vtt:4: '': wanted times"),
-        ("WEBVTT\n\n00:01 --> 00:02\nHello\n", "a.vtt:4: 'Hello': wanted times"),
+        ("WEBVTT\n\nintro\nHello\n", "a.vtt:3: 'intro': wanted times, 00:01.000"),
+        ("WEBVTT\n\nintro\n\n", "a.vtt:3: 'intro': wanted times"),
+        ("WEBVTT\n\n00:01 --> 00:02\nHello\n", "a.vtt:3: '00:01 --> 00:02': wanted times"),
     ):
         with pytest.raises(DataError, match=message):
             VttFile(text.encode(), "a.vtt")
@@ -113,6 +113,35 @@ def test_lines(source: str, translation: str, wanted: str) -> None:
     head = "1\r\n00:00:01,000 --> 00:00:02,000\r\n"
     file = read(head + source.replace("\n", "\r\n") + "\r\n")
     assert translate(file, lambda _: translation)[0].decode() == head + wanted.replace("\n", "\r\n") + "\r\n"
+
+
+T = "00:00:0{}.000 --> 00:00:0{}.500"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("kind", "text", "wanted", "outside"),
+    [
+        (SrtFile, f"1\n{T}\nOne\n\nmore.\n\n2\n{T}\nTwo\n", ["One more.", "Two"], 0),
+        (SrtFile, f"{T}\nOne\n\n{T}\nTwo", ["One", "Two"], 0),
+        (SrtFile, f"1\n{T}\nOne\n2\n{T}\nTwo\n3\n\n\n{T}\nIn\n1984", ["One", "Two 3", "In 1984"], 0),
+        (SrtFile, f"Made by hand\n\n1\n\n{T}\n\nOne\n\n\n2\n\n{T}\n", ["One"], 1),
+        (SrtFile, "1\n0:0:1 --> 0:0:2\nOne\nGo to A --> B\n10:30 -> noon\n", ["One Go to A --> B 10:30 -> noon"], 0),
+        (VttFile, f"WEBVTT\n{T}\nOne\n{T}\nTwo\n", ["One", "Two"], 0),
+        (VttFile, f"WEBVTT\nX-A: b\n\n1\n{T}\nOne\n2\n{T}\nTwo\n\nlost\nline\n\nNOTE a\nb\n", ["One", "Two"], 2),
+        (VttFile, f"WEBVTT\n\n{T}\nOne\n\nid\n{T}\nTwo", ["One", "Two"], 0),
+        (VttFile, f"WEBVTT\n\nNOTE\n{T}\nOne\n", ["One"], 0),
+    ],
+)  # fmt: skip
+def test_what_players_read(kind: type[SrtFile], text: str, wanted: list[str], outside: int, end: str) -> None:
+    """Without numbers, without empty lines between cues and with some in them; what no player shows is counted."""
+    content = text.replace("0{}", "01").replace("\n", end).encode()
+    file = kind(content, "a")
+    assert [block.text for block in file.blocks] == wanted
+    assert file.left["lines outside of cues"] == outside
+    assert unchanged(file) == content
+    found = translate(file, lambda segment: segment.text.replace("One", "Uno"))[0]
+    assert found == content.replace(b"One", b"Uno")
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
@@ -141,17 +170,13 @@ def test_any_text(text: str) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        pytest.param(b"Hello\n", "a.srt:1: 'Hello': wanted the number of a cue", id="no subtitles"),
-        pytest.param(b"WEBVTT\n\n1\n", "a.srt:1: 'WEBVTT': wanted the number", id="another format"),
+        pytest.param(b"Hello\n", "a.srt:1: 'Hello': wanted times", id="no subtitles"),
+        pytest.param(b"WEBVTT\n\n1\n", "a.srt:1: 'WEBVTT': wanted times", id="another format"),
         pytest.param(b"1\nHello\n", "a.srt:2: 'Hello': wanted times, 00:00:01,000 -->", id="no times"),
         pytest.param(b"1\n", "a.srt:2: '': wanted times", id="a number alone"),
         pytest.param(b"1\n-00:00:01,000 --> 00:00:02,000\nx\n", "a.srt:2: '-00:00:01", id="negative time"),
         pytest.param(b"1\n00:00:01,000 -> 00:00:02,000\nx\n", "a.srt:2: .*wanted times", id="another arrow"),
         pytest.param(b"1\n00:00:01,000 --> \nx\n", "a.srt:2: .*wanted times", id="half a time"),
-        pytest.param(b"00:00:01,000 --> 00:00:02,000\nx\n", "a.srt:1: .*number of a cue", id="no number"),
-        pytest.param(
-            b"1\n00:00:01,000 --> 00:00:02,000\nx\n\nmore\n", "a.srt:5: 'more': wanted the number", id="an empty line"
-        ),
         pytest.param(b"1\n00:00:01,000 --> 00:00:02,000\n\xe9t\xe9\n", "a.srt:3: not UTF-8", id="latin-1"),
         pytest.param("1\n00".encode("utf-16"), "a.srt:1: not UTF-8", id="utf-16"),
         pytest.param("1\n00".encode("utf-16-le"), "a.srt:1: a null character", id="utf-16 without mark"),

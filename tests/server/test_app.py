@@ -242,8 +242,8 @@ def test_the_file_is_refused_where_it_cannot_be_read(server):
         return server.client.post("/translate/file", files={"file": (name, content)}, data=data)
 
     refused = {
-        "a.pdf": (b"%PDF-1.5 ...", "a.pdf: a PDF cannot be translated: wanted one of "),
-        "a.rst": (b"Title\n=====\n", "a.rst: reStructuredText (make PO of it with `sphinx-build -b gettext`) cannot"),
+        "a.pdf": (b"%PDF-1.5 ...", "a.pdf: a PDF (`pdftotext` makes text of it) cannot be translated"),
+        "a.rst": (b"Title\n=====\n", "a.rst: reStructuredText (`sphinx-build -b gettext` makes PO of it) cannot"),
         "../b.docx": (b"PK\x03\x04 word/", "b.docx: not a sound docx file"),
         "c.txt": (b"\xff\xff", "c.txt:1: not UTF-8"),
         "d.txt.gz": (b"\x1f\x8b....", "d.txt.gz: is compressed"),

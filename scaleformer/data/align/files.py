@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from pathlib import Path
 
 from scaleformer.formats.files import read_prose
+from scaleformer.formats.folders import find_files, report_others
 from scaleformer.formats.lines import Input, read_content, read_lines
-from scaleformer.formats.recognition import FORMATS, recognise
+from scaleformer.formats.recognition import FORMATS, recognise, refusal
 from scaleformer.formats.segments import Block, Segment
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown
@@ -20,7 +22,8 @@ Pair = tuple[str, Path, Path]  # name of the document, file of the source, file 
 
 def pairs_of_folders(source: Path, target: Path, languages: tuple[str, str], left_out: Counter[str]) -> list[Pair]:
     """The files that both folders have, matched by path without the suffix and the language before it:
-    guide/start.en.md and guide/start.es.html are the document guide/start. `left_out` counts files without a partner.
+    guide/start.en.md and guide/start.es.html are the document guide/start, however their accents are encoded.
+    `left_out` counts files without a partner.
 
     Raises DataError if either is not a folder, if two files have the same name, or if no names match.
     """
@@ -39,13 +42,17 @@ def _named(folder: Path, language: str) -> dict[str, Path]:
     if not folder.is_dir():
         raise DataError(f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}")
     found: dict[str, Path] = {}
-    for path in sorted(folder.rglob("*")):
-        if path.suffix.lower() in ENDINGS and path.is_file():
-            name = path.relative_to(folder).with_suffix("").as_posix()
-            name = re.sub(rf"[._-]{re.escape(language)}$", "", name, flags=re.IGNORECASE)
-            if name in found:
-                raise DataError(f"{path}: {found[name]} has the same name: keep one file per document on each side")
-            found[name] = path
+    others: Counter[str] = Counter()
+    for path in find_files(folder, NAMES, others):
+        if path.suffix.lower() not in ENDINGS:  # compressed
+            others[path.suffix] += 1
+            continue
+        name = unicodedata.normalize("NFC", path.relative_to(folder).with_suffix("").as_posix())  # macOS has NFD
+        name = re.sub(rf"[._-]{re.escape(language)}$", "", name, flags=re.IGNORECASE)
+        if name in found:
+            raise DataError(f"{path}: {found[name]} has the same name: keep one file per document on each side")
+        found[name] = path
+    report_others(others)
     if not found:
         raise DataError(f"{folder}: no {', '.join(ENDINGS)} files below this folder")
     return found
@@ -70,7 +77,6 @@ def read_file(path: Path, language: str, grain: str) -> tuple[list[Block], list[
     """The blocks of a file and the segments of each (`read_prose`). Raises DataError."""
     format = recognise(Input(str(path)).begin, path.name)
     if format.name not in NAMES:
-        wanted = ", ".join(FORMATS[name].title for name in NAMES)
-        raise DataError(f"{path}: {format.title}: wanted one of {wanted}")
+        raise DataError(f"{path}: {refusal(format, 'aligned')}")
     file, segments = read_prose(read_content(path), str(path), format.name, language, grain)
     return file.blocks, segments

@@ -14,10 +14,11 @@ from scaleformer.checkpoints.model_file import LoadedModel
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.formats.files import read_prose
 from scaleformer.formats.lines import Input, read_content
-from scaleformer.formats.recognition import FORMATS, TRANSLATED, recognise
+from scaleformer.formats.recognition import FORMATS, TRANSLATED, recognise, refusal
 from scaleformer.formats.restoring import find_changes
 from scaleformer.formats.segments import Span
 from scaleformer.formats.splicing import plain
+from scaleformer.formats.text import TextFile
 from scaleformer.system.errors import DataError
 from scaleformer.translation.files.lines import LinesFile, read_documents
 from scaleformer.translation.files.setup import FileDocument
@@ -31,13 +32,19 @@ Split = Literal["auto", "sentence", "paragraph"]
 
 
 class ProseFile:
-    """A file whose prose is one document: its segments by block, and the file with their translations."""
+    """A file whose prose is one document: its segments by block, and the file with their translations. Raises DataError
+    if it cannot be read, ValueError if its sentences are of an unknown language."""
 
     def __init__(self, content: bytes, name: str, format: str, language: str, grain: str, target: str = "") -> None:
+        if grain == "sentence" and not language and not FORMATS[format].whole:
+            wanted = "set source_language=en, or split=paragraph"
+            raise ValueError(f"the model does not say which language it reads: {wanted}")
         self._file, self.segments = read_prose(content, name, format, language, grain, target)
         flat = [segment for segments in self.segments for segment in segments]
         masked = tuple(Masked(segment.text, tuple(map(_text, segment.groups))) for segment in flat)
-        self.documents = [FileDocument(name, tuple(segment.text for segment in flat), masked=masked)]
+        numbered = zip(self._file.lines, self.segments, strict=True) if isinstance(self._file, TextFile) else ()
+        where = tuple(f"{name}:{line}" for line, segments in numbered for _ in segments)
+        self.documents = [FileDocument(name, tuple(segment.text for segment in flat), where=where, masked=masked)]
         self.spans = sum(len(segment.groups) for segments in self.segments for segment in segments)
 
     def write(self, translations: Sequence[Translation], counts: Counter[str]) -> bytes:
@@ -58,41 +65,40 @@ class ProseFile:
         return content
 
 
+Opened = LinesFile | ProseFile
+
+
 def _text(spans: Sequence[Span]) -> str | None:
     """The text behind a placeholder; None if it is not text."""
     contents = [span.content for span in spans]
     return "".join(contents) if all(isinstance(content, str) for content in contents) else None
 
 
-def open_file(path: Path, language: str, grain: str, split_text: bool, target: str = "") -> LinesFile | ProseFile:
+def open_file(path: Path, language: str, grain: str, split_text: bool, target: str = "") -> Opened:
     """Open a file to translate; the names of its documents begin with the path. grain: sentence | paragraph;
-    split_text: split plain text like prose, else each line is a segment; target: the other language, if known.
+    split_text: split plain text like prose, else each line with words is a segment; target: the other language, if known.
 
     Raises DataError in one line if the file cannot be read or its format is not supported.
     """
     format = recognise(Input(str(path)).begin, path.name)
     if format.name not in TRANSLATED:
-        wanted = ", ".join(FORMATS[name].title for name in TRANSLATED)
-        raise DataError(f"{path}: {format.title} cannot be translated: wanted one of {wanted}")
-    if format.name == "jsonl" or (format.name == "text" and not split_text):
+        raise DataError(f"{path}: {refusal(format, 'translated')}")
+    if format.name == "jsonl":
         file = read_documents(Input(str(path)), format.name)
         return replace(file, documents=[replace(one, name=f"{path}: {one.id}") for one in file.documents])
-    return ProseFile(read_content(path), str(path), format.name, language, grain, target)
+    by_line = format.name == "text" and not split_text
+    return ProseFile(read_content(path), str(path), format.name, language, "none" if by_line else grain, target)
 
 
 def choose_splitting(loaded: LoadedModel, split: Split, source_language: str | None) -> tuple[str, str]:
-    """The grain and the language of the segments: as given, or as in training. Raises ValueError."""
+    """The grain and the language of the segments: as given, or as in training; "" if unknown."""
     known = loaded.segmentation
     grain = known.get("grain") or "sentence" if split == "auto" else split
     language = source_language or known.get("source_language")
-    if language is None and grain == "sentence":
-        raise ValueError("the model does not say which language it reads: set source_language=en, or split=paragraph")
     return ("paragraph" if grain == "none" else grain), language or ""
 
 
-def choose_file_decoding(
-    loaded: LoadedModel, config: DecodingConfig, files: Sequence[LinesFile | ProseFile]
-) -> DecodingConfig:
+def choose_file_decoding(loaded: LoadedModel, config: DecodingConfig, files: Sequence[Opened]) -> DecodingConfig:
     """Settings that give every segment its own translation, with its spans. Raises ValueError."""
     if config.n_best > 1:
         raise ValueError(f"decoding.n_best={config.n_best}: a file holds one translation: leave it out")

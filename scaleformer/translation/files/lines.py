@@ -74,7 +74,7 @@ def choose_output_format(output_format: LinesFormat, name: str, format: str) -> 
     if named is not None and named.binary:
         raise ValueError(f"output={name}: {named.title} cannot be written: give a name ending in .txt or .jsonl")
     if output_format == "auto":
-        return "jsonl" if named is not None and named.name == "jsonl" else format
+        return "jsonl" if named is not None and named.name in ("jsonl", "json") else format
     return output_format
 
 

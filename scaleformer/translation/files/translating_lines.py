@@ -45,7 +45,8 @@ class LinesTask:
     boundaries, ids  as in `read_documents`
     align            "true", or a file for the alignments of words (`alignments_path`)
     alternatives     so many translations of each segment, in JSON Lines
-    Raises ValueError for formats that do not fit, and where the output would replace the input.
+    overwrite        whether files that exist are replaced
+    Raises ValueError for formats that do not fit, and where the output would replace the input or what it may not.
     """
 
     source: Input
@@ -56,6 +57,7 @@ class LinesTask:
     ids: str | None = None
     align: str | None = None
     alternatives: int | None = None
+    overwrite: bool = False
 
     def __post_init__(self) -> None:
         format = choose_format(self.format, self.source)
@@ -64,8 +66,14 @@ class LinesTask:
         if output_format == "text" and all(map(os.path.isfile, files)) and os.path.samefile(*files):
             raise ValueError(f"output={files[1]} is the input: its text would be lost: give another name or JSON Lines")
         check_file("output", self.output)
+        self.check_new(self.output)
         object.__setattr__(self, "format", format)
         object.__setattr__(self, "output_format", output_format)
+
+    def check_new(self, name: str | None) -> None:
+        """Raise ValueError if an output is a file that may not be replaced."""
+        if not self.overwrite and name not in (None, "-") and os.path.isfile(str(name)):
+            raise ValueError(f"{name}: exists and may have been corrected: overwrite=true replaces it")
 
     @property
     def to_file(self) -> bool:
@@ -88,6 +96,7 @@ def translate_lines(setup: Setup, task: LinesTask) -> None:
             raise ValueError(f"alternatives={task.alternatives}: need whole documents in JSON Lines: set {wanted}")
         setup = replace(setup, decoding=alternatives_config(setup.decoding))
     aligned = alignments_path(task.align, task.output, task.output_format, setup.decoding.match_segments)
+    task.check_new(aligned)
     source = read_documents(task.source, task.format, task.boundaries, task.ids)
     print(f"{task.source.name}: {source.counts()}", file=sys.stderr)
     request = setup.request(source.documents)

@@ -1,0 +1,42 @@
+"""The files below a folder that a command reads, and what it says of the others."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from scaleformer.formats.lines import Input
+from scaleformer.formats.recognition import FORMATS, by_name, recognise
+
+log = logging.getLogger(__name__)
+
+
+def find_files(folder: Path, formats: Collection[str], others: Counter[str]) -> Iterator[Path]:
+    """The files of these formats below a folder, ordered by name, without hidden ones; whether a `.json` has JSON Lines
+    shows its content.
+
+    others counts the other files, by suffix. Links to folders are not followed, but named in a warning.
+    """
+    for path in sorted(folder.rglob("*")):
+        if any(part.startswith(".") for part in path.relative_to(folder).parts):
+            continue
+        if path.is_symlink() and path.is_dir():
+            log.warning("%s: a link to a folder, which is not followed: name the folder itself as input", path)
+        elif path.is_file():
+            format = by_name(path.name)
+            if format is FORMATS["json"]:
+                format = recognise(Input(str(path)).begin, path.name)
+            if format is not None and format.name in formats:
+                yield path
+            else:
+                others[path.suffix or path.name] += 1
+
+
+def report_others(others: Counter[str]) -> None:
+    """Warn about the files of other formats in folders, with what to do about those that are known."""
+    if others:
+        kinds = ((ending, count, by_name(f"a{ending}")) for ending, count in others.most_common())
+        known = (f"{count} {ending}{f', {format.title}' if format else ''}" for ending, count, format in kinds)
+        log.warning("%d of other formats skipped: %s", others.total(), "; ".join(known))
