@@ -54,11 +54,11 @@ def translate_files(
             log.warning("%s", error)
             bad.append(str(source))
     opened = [file for file, *_ in files]
+    setup = replace(setup, decoding=choose_file_decoding(setup.translator, setup.decoding, opened))
     segments = sum(len(document.source) for file in opened for document in file.documents)
     print(f"{', '.join(inputs)}: {len(files):,} file{'s' * (len(files) != 1)}, {segments:,} segments", file=sys.stderr)
     if files:
-        decoding = choose_file_decoding(setup.translator, setup.decoding, opened)
-        _translate(plan, replace(setup, decoding=decoding), files)
+        _translate(plan, setup, files)
     if bad:
         names = ", ".join(bad[:5]) + ", ..." * (len(bad) > 5)
         raise DataError(f"{len(bad)} of {len(plan.pairs)} files were not translated, for the reasons above: {names}")
