@@ -28,7 +28,6 @@ _FIELD = ("begin", "separate", "end")
 _RANGES = ("bookmark", "commentRange", "perm", "moveToRange", "customXmlInsRange")  # ...Start and ...End
 _FIELD_NAME = 9  # the most items of a field to search for its name
 _BREAKS = ("br", "cr")
-_SOFT_HYPHEN = "\u00ad"
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,8 +173,7 @@ class Paragraph:
             elif name == "t":
                 text = markup.text(child)
                 kept = markup.tokens[child].attributes.get(f"{{{XML}}}space") == "preserve"
-                for character in text if kept else text.strip(" \t\r\n"):
-                    yield Item("softHyphen" if character == _SOFT_HYPHEN else "text", character, run=run)
+                yield from (Item("text", character, run=run) for character in (text if kept else text.strip(" \t\r\n")))
             elif name == "fldChar":
                 kind = markup.value(child, "fldCharType")
                 yield Item(kind if kind in _FIELD else "", place=place, run=run)
@@ -279,7 +277,7 @@ class Paragraph:
                     formats[:] = [(pair, run) for pair, run in formats if pair != leaf.pair]
                     formats.extend([(leaf.pair, leaf.run)] if leaf.opens and leaf.run else [])
                 else:
-                    is_text = leaf.place == (0, 0)
+                    is_text = leaf.name == "text"
                     pieces.append((leaf.run, is_text, leaf.text if is_text else raw(*leaf.place)))
 
         place = 0
