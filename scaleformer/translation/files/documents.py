@@ -76,7 +76,7 @@ def _text(spans: Sequence[Span]) -> str | None:
 
 def open_file(path: Path, language: str, grain: str, split_text: bool, target: str = "") -> Opened:
     """Open a file to translate; the names of its documents begin with the path. grain: sentence | paragraph;
-    split_text: split plain text like prose, else each line with words is a segment; target: the other language, if known.
+    split_text: split plain text like prose, else each line with words is a segment; target: the other language, or "".
 
     Raises DataError in one line if the file cannot be read or its format is not supported.
     """
