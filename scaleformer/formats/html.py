@@ -10,22 +10,11 @@ import html
 import re
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from scaleformer.formats.html_elements import (
-    KEPT,
-    PHRASING,
-    Event,
-    OpenElements,
-    Place,
-    attributes,
-    given,
-    is_untranslated,
-    names,
-    scan,
-)
+from scaleformer.formats.html_elements import KEPT, PHRASING, Attributes, Event, OpenElements, Place, names, scan
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.segments import CODE, MARK, Block, BlockBuilder, Span
 from scaleformer.formats.splicing import Edit, decode, encode, escape_html, make_edits, splice
@@ -84,15 +73,16 @@ class _Markup(str):
     start: int
 
 
-def html_blocks(content: str, name: str, offset: int = 0) -> Iterator[Block]:
-    """The blocks of prose of some HTML; positions start at `offset`. Raises DataError with name and line if nested
-    too deeply."""
-    return _Reader(content, name, offset).read()
+def html_blocks(content: str, name: str, start: int = 0, stop: int | None = None) -> Iterator[Block]:
+    """The blocks of prose of content[start:stop], which is HTML; those of attributes and of elements apart come before
+    the block around them. Raises DataError with name and line if nested too deeply."""
+    stop = len(content) if stop is None else stop
+    return _Reader(content, name).read(chain(scan(content, start, stop), [Event("eof", "", stop, stop)]))
 
 
 class _Reader:
-    def __init__(self, content: str, name: str, offset: int) -> None:
-        self._content, self._name, self._offset = content, name, offset
+    def __init__(self, content: str, name: str) -> None:
+        self._content, self._name = content, name
         self._open = OpenElements()
         self._builder = BlockBuilder()
         self._begun = False  # whether the block has text
@@ -100,16 +90,15 @@ class _Reader:
         self._ruby: tuple[int, int, int] | None = None  # its number and place, and the number of parts before it
         self._around: list[tuple[int, int, BlockBuilder]] = []  # elements apart, and the blocks that they stand in
 
-    def read(self) -> Iterator[Block]:
-        """All blocks; those of attributes and elements apart come before the block around them."""
+    def read(self, events: Iterable[Event]) -> Iterator[Block]:
         kept: tuple[int, Event] | None = None  # an element that is not translated
         inside: list[str] = []  # the text in it
         done = 0
-        for event in chain(scan(self._content), [Event("eof", "", len(self._content), len(self._content))]):
+        for event in events:
             kind, tag, start, stop = event
             if start < done:
                 continue
-            number = None
+            number = 0  # of the element that the tag begins or ends
             if kind == "start":
                 number = self._open.start(tag, self._name, self._content, start)
             elif kind == "end":
@@ -140,20 +129,16 @@ class _Reader:
             if tag not in PHRASING or (kind == "start" and tag in _CONTROLS and self._control):
                 yield from self._flush(start)
             self._control = kind == "end" and tag in _CONTROLS
-            places = attributes(self._content, event) if kind in ("start", "lone") else {}
-            marked = is_untranslated(self._content, places)
-            if not marked:
-                yield from self._values(tag, places)
-            if kind == "start" and (marked or tag in KEPT or (self._ruby and tag in _READINGS)):
-                assert number is not None
+            attributes = Attributes(self._content, event)
+            if not attributes.untranslated:
+                yield from self._values(tag, attributes)
+            if kind == "start" and (attributes.untranslated or tag in KEPT or (self._ruby and tag in _READINGS)):
                 kept, inside = (number, event), []
             elif tag not in PHRASING or tag == "wbr" or (self._ruby and tag == "rb"):
                 pass
             elif kind == "start" and tag == "ruby" and self._ruby is None:
-                assert number is not None
                 self._ruby = number, start, len(self._builder)
             elif kind == "start" and tag in _APART:
-                assert number is not None
                 self._around.append((number, start, self._builder))
                 self._renew(start)
             elif kind == "start" and (end := self._add_initial(start)):
@@ -161,7 +146,7 @@ class _Reader:
             else:
                 # without attributes, which often differ between languages
                 shown = "" if tag in _HIDDEN else f"<{'/' * (kind == 'end')}{tag}>"
-                self._add_span(start, stop, number, kind == "start", shown)
+                self._add_span(start, stop, number or None, kind == "start", shown)
 
     def _keep(self, event: Event, stop: int, text: str) -> Iterator[Block]:
         """Add an element that is not translated and ends at `stop`."""
@@ -171,7 +156,7 @@ class _Reader:
         elif event.tag == "pre":
             yield CODE
 
-    def _finish(self, number: int | None, start: int, stop: int) -> Generator[Block, None, bool]:
+    def _finish(self, number: int, start: int, stop: int) -> Generator[Block, None, bool]:
         """End the ruby and the elements apart that are no longer open. Returns whether a tag, with the number of its
         element, did so and is done with."""
         own = False
@@ -189,7 +174,7 @@ class _Reader:
     def _end_ruby(self, place: int) -> None:
         if self._ruby:
             _, start, first = self._ruby
-            self._builder.enclose(first, start + self._offset, place + self._offset)
+            self._builder.enclose(first, start, place)
             self._ruby = None
 
     def _flush(self, place: int) -> Iterator[Block]:
@@ -206,21 +191,21 @@ class _Reader:
 
     def _add_text(self, builder: BlockBuilder, start: int, stop: int) -> None:
         for found in _REFERENCE.finditer(self._content, start, stop):
-            builder.text(self._content[start : found.start()], start + self._offset)
+            builder.text(self._content[start : found.start()], start)
             written, character = found[0], html.unescape(found[0])
-            first, start = found.start() + self._offset, found.end()
+            first, start = found.span()
             if len(character) == 1:
-                builder.character(character, first, start + self._offset, written)
+                builder.character(character, first, start, written)
             elif character == written and written[-1] != ";":
                 builder.text(written, first)
             else:
-                builder.span(written, first, start + self._offset)
-        builder.text(self._content[start:stop], start + self._offset)
+                builder.span(written, first, start)
+        builder.text(self._content[start:stop], start)
 
     def _add_span(self, start: int, stop: int, pair: int | None = None, opens: bool = False, shown: str = "") -> None:
         content = _Markup(self._content[start:stop])
-        content.start = start + self._offset
-        self._builder.span(content, content.start, stop + self._offset, pair, opens, shown=shown)
+        content.start = start
+        self._builder.span(content, start, stop, pair, opens, shown=shown)
 
     def _add_initial(self, start: int) -> int:
         """Add a capital in an element of its own, before the rest of its word; returns where it ends, 0 for none."""
@@ -228,27 +213,24 @@ class _Reader:
         if found is None or found[1].count("<") != found[3].count("<") or not found[2][-1].isupper():
             return 0
         first = len(self._builder)
-        self._builder.text(found[2], found.start(2) + self._offset)
-        self._builder.enclose(first, start + self._offset, found.end() + self._offset)
+        self._builder.text(found[2], found.start(2))
+        self._builder.enclose(first, start, found.end())
         self._open.popitem()
         return found.end()
 
-    def _values(self, tag: str, places: Mapping[str, Place]) -> Iterator[Block]:
+    def _values(self, tag: str, attributes: Attributes) -> Iterator[Block]:
         """The attributes of a tag that are prose."""
         prose = _PROSE if tag not in ("link", "style") else frozenset()  # their titles are names of style sheets
-        if tag == "input" and given(self._content, places, "type") in ("button", "reset", "submit"):
+        if tag == "input" and attributes.given("type") in ("button", "reset", "submit"):
             prose |= {"value"}
-        elif (
-            tag == "meta"
-            and (given(self._content, places, "name") or given(self._content, places, "property")) in _DESCRIPTIONS
-        ):
+        if tag == "meta" and (attributes.given("name") or attributes.given("property")) in _DESCRIPTIONS:
             prose |= {"content"}
-        for name, (start, stop) in places.items():
+        for name, (start, stop) in attributes.items():
             if name in prose:
                 quoted, builder = self._content[start] in "\"'", BlockBuilder("item")
                 self._add_text(builder, start + quoted, stop - quoted)
                 if block := builder.build():
-                    yield _Value(**vars(block), place=(start + self._offset, stop + self._offset))
+                    yield _Value(**vars(block), place=(start, stop))
 
 
 def html_edits(
@@ -294,8 +276,10 @@ def language_edits(content: str, language: str) -> Iterator[Edit]:
     own: set[str] = set()
     tag = ""
     for event in scan(content) if language else ():
-        places = attributes(content, event) if event.kind in ("start", "lone") else {}
-        marks = [] if is_untranslated(content, places) else [places[n] for n in ("lang", "xml:lang") if n in places]
+        attributes = Attributes(content, event)
+        marks = [
+            attributes[name] for name in ("lang", "xml:lang") if name in attributes and not attributes.untranslated
+        ]
         if event.kind == "text" and tag.endswith(":language"):
             marks = [(event.start, event.stop)]
         for place in marks:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -94,12 +94,12 @@ class Event(NamedTuple):
     stop: int
 
 
-def scan(content: str) -> Iterator[Event]:
-    """All tags, texts and the rest, in order and without gaps."""
-    place = 0
-    while place < len(content):
-        found = _MARKUP.search(content, place)
-        start, stop = found.span() if found else (len(content), len(content))
+def scan(content: str, place: int = 0, end: int | None = None) -> Iterator[Event]:
+    """All tags, texts and the rest of content[place:end], in order and without gaps."""
+    end = len(content) if end is None else end
+    while place < end:
+        found = _MARKUP.search(content, place, end)
+        start, stop = found.span() if found else (end, end)
         if start > place:
             yield Event("text", "", place, start)
         if found is None:
@@ -110,29 +110,29 @@ def scan(content: str) -> Iterator[Event]:
         yield Event(kind, tag, start, stop)
         place = stop
         if kind == "start" and tag in _RAW:
-            closing = re.compile(rf"</{tag}(?=[\s/>])", re.IGNORECASE).search(content, stop)
-            place = closing.start() if closing and tag != "plaintext" else len(content)
+            closing = re.compile(rf"</{tag}(?=[\s/>])", re.IGNORECASE).search(content, stop, end)
+            place = closing.start() if closing and tag != "plaintext" else end
             if place > stop:
                 yield Event("text", "", stop, place)
 
 
-def attributes(content: str, event: Event) -> dict[str, Place]:
-    """Where the values of the attributes of a tag stand, with their quotes, by their names."""
-    found = _ATTRIBUTE.finditer(content, event.start + 1 + len(event.tag), event.stop)
-    places: dict[str, Place] = {}
-    for one in found:
-        places.setdefault(one[1].lower(), one.span(2))
-    return places
+class Attributes(dict[str, Place]):
+    """Where the values of the attributes of a tag stand, with their quotes, by their names; none for an end tag."""
 
+    def __init__(self, content: str, event: Event) -> None:
+        self._content = content
+        if event.kind in ("start", "lone"):
+            for found in _ATTRIBUTE.finditer(content, event.start + 1 + len(event.tag), event.stop):
+                self.setdefault(found[1].lower(), found.span(2))
 
-def given(content: str, places: Mapping[str, Place], name: str) -> str:
-    """The value of an attribute in small letters, "" without one."""
-    return content[slice(*places.get(name, (0, 0)))].strip("\"' ").lower()
+    def given(self, name: str) -> str:
+        """The value of an attribute in small letters, "" without one."""
+        return self._content[slice(*self.get(name, (0, 0)))].strip("\"' ").lower()
 
-
-def is_untranslated(content: str, places: Mapping[str, Place]) -> bool:
-    """Whether attributes mark their element as not to be translated."""
-    return given(content, places, "translate") == "no" or "notranslate" in given(content, places, "class").split()
+    @property
+    def untranslated(self) -> bool:
+        """Whether they mark their element as not to be translated."""
+        return self.given("translate") == "no" or "notranslate" in self.given("class").split()
 
 
 @lru_cache(maxsize=4)
@@ -144,8 +144,8 @@ def find_elements(content: str) -> dict[int, tuple[int, int, bool]]:
     for tag in _TAG.finditer(content):
         name = (tag[2] or "").lower()
         if name and not tag[1]:
-            places = attributes(content, Event("start", name, *tag.span()))
-            opened[name].append((tag.start(), name in KEPT or is_untranslated(content, places)))
+            kept = name in KEPT or Attributes(content, Event("start", name, *tag.span())).untranslated
+            opened[name].append((tag.start(), kept))
         elif opened[name]:
             first, kept = opened[name].pop()
             found[first] = *tag.span(), kept
@@ -175,8 +175,8 @@ class OpenElements(dict[int, str]):
             raise DataError(f"{name}:{line}: more than {_DEEPEST:,} nested elements: not a page of prose")
         return self.last
 
-    def end(self, tag: str) -> int | None:
-        """Close the innermost element that an end tag can mean, and those inside it; returns its number."""
+    def end(self, tag: str) -> int:
+        """Close the innermost element that an end tag can mean, and those inside it; returns its number, 0 for none."""
         names = _HEADINGS if tag in _HEADINGS else {tag}
         until, across = _REACH.get(tag, _SCOPE), False
         for number in reversed(self):
@@ -187,9 +187,9 @@ class OpenElements(dict[int, str]):
                     self._pop(number)
                 return number
             if self[number] in until:
-                return None
+                return 0
             across |= self[number] in _SPECIAL
-        return None
+        return 0
 
     def _pop(self, number: int) -> None:
         while self.popitem()[0] != number:

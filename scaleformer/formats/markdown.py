@@ -94,7 +94,7 @@ class MarkdownFile:
                 elements = find_elements(self.content)
                 tags = (tag.start() for tag in _TAG.finditer(self.content, first, last))
                 kept = max([kept, *(elements[tag][1] for tag in tags if elements.get(tag, (0, 0, False))[2])])
-                yield from ((block, None) for block in html_blocks(self.content[first:last], name, first))
+                yield from ((block, None) for block in html_blocks(self.content, name, first, last))
             elif first < kept:
                 continue
             elif token.content.strip() and token.map[0] < len(lines) - 1:
