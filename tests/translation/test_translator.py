@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -185,3 +186,19 @@ def test_int8_decodes_nearly_as_fp32(run: Path, mode: str) -> None:
 def test_an_unknown_precision_is_refused(run: Path) -> None:
     with pytest.raises(ValueError, match="precision is 'int4': it must be one of fp32, int8"):
         Translator.load(run, precision="int4")
+
+
+@pytest.mark.parametrize(
+    ("tag", "own", "corpus", "language"),
+    [
+        (None, None, "es", "es"),
+        (None, "2de", "es", "de"),
+        ("2pt-BR", "2de", None, "pt-BR"),
+        (None, None, "tgt", ""),
+        ("formal", None, "fil", "fil"),
+        (None, None, None, ""),
+    ],
+)
+def test_the_language_that_it_writes(tag: str | None, own: str | None, corpus: str | None, language: str) -> None:
+    translator: Any = SimpleNamespace(tag=own, segmentation={"target_language": corpus})
+    assert Translator.target_language(translator, tag) == language
