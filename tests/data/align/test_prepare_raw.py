@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,19 @@ def test_two_folders(folders: Path) -> None:
     page = (folders / "out" / "alignment.html").read_text(encoding="utf-8")
     assert "Text without a partner" in page
     assert "<script" not in page
+
+
+def test_names_are_pairs_however_they_are_encoded(folders: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """macOS writes e and an accent, others one letter. What is not read, and links to folders, are named."""
+    for side, form, text in (("en", "NFC", "Open valve V3."), ("es", "NFD", "Abra la válvula V3.")):
+        name = unicodedata.normalize(form, "café.txt")
+        (folders / side / name).write_text(text, encoding="utf-8")
+        (folders / side / "page.odt").write_bytes(b"PK")
+        (folders / side / "link").symlink_to(folders / side / "guide")
+    documents, _ = run(folders)
+    assert [document.id for document in documents] == ["café", "guide/machine"]
+    assert "1 .odt, an OpenDocument text (save it as docx" in caplog.text
+    assert caplog.text.count("a link to a folder, which is not followed") == 2
 
 
 def test_the_samples(tmp_path: Path) -> None:
