@@ -209,6 +209,12 @@ def test_a_message_with_other_placeholders_stays_and_is_counted(flag: str, sourc
 ICU = "{n, plural, offset:1 =0 {no file} one {# file} other {{who, select, male {his # files} other {all # of {k}}}}}"
 
 
+def test_soft_hyphens_stay_out_of_the_text() -> None:
+    file = read(HEADER + 'msgid "A key\u00adboard %s"\nmsgstr ""\n')
+    assert [block.text for block in file.blocks] == ["A keyboard ￼"]
+    assert translate(file)[0].decode().endswith('msgstr "A KEYBOARD %s"\n')
+
+
 def test_messages_of_icu() -> None:
     text = f'msgid "{ICU}"\nmsgstr ""\n'
     assert [block.text for block in read(HEADER + text).blocks] == ["no file", "￼ file", "his ￼ files", "all ￼ of ￼"]
