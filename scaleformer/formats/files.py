@@ -30,11 +30,11 @@ def read_prose(
 
     format  a name of `FORMATS`
     grain   as in `split_block`; "none" also makes each line of a plain text a block
-    target  the language of the translation, if it is known, which web pages and books name
+    target  the language of the translation, if it is known, which web pages, books and XLIFF name
     Raises DataError if it is not a sound file of the format.
     """
     options: dict[str, Any] = {"by_line": True} if format == "text" and grain == "none" else {}
-    options |= {"language": target} if format in ("epub", "html") else {}
+    options |= {"language": target} if format in ("epub", "html", "xliff") else {}
     file: BlockFile = load(FORMATS[format].prose)(content, name, **options)
     grain = "paragraph" if FORMATS[format].whole else grain
     return file, [split_block(block, language, grain) for block in file.blocks]

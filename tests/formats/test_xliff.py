@@ -12,6 +12,7 @@ from lxml import etree
 from translate.storage.xliff import xlifffile
 from translate.storage.xliff2 import Xliff2File
 
+from scaleformer.formats.files import read_prose
 from scaleformer.formats.xliff import XliffFile
 from scaleformer.system.errors import DataError
 from tests.formats.fake import jumbler, translate, unchanged
@@ -145,7 +146,7 @@ def test_files_say_the_language_of_their_translation() -> None:
         (one(unit("a")), "target-language"),
     ):
         text = whole.replace(f' {attribute}="es"', "")
-        file = XliffFile(text.encode(), "a.xlf", "fr")
+        file, _ = read_prose(text.encode(), "a.xlf", "xliff", "en", "sentence", "fr")
         assert unchanged(file) == text.encode()
         root = etree.fromstring(translate(file)[0])
         assert [e.get(attribute) for e in root.iter("{*}xliff", "{*}file") if e.get(attribute)] == ["fr"]
