@@ -54,7 +54,8 @@ def main(options: Options, given: Sequence[str]) -> None:
     mode = options.mode or ("document" if options.max_tokens is not None else trained_mode(translator.config))
     for corpus in choose_corpora(translator.config, options.data, options.split):
         metrics = choose_metrics(translator.config, options.metrics, given, corpus.language)
-        documents = list(islice(corpus.source.read(), options.max_documents))
+        read = corpus.source.read()
+        documents = list(islice(read, options.max_documents))
         if not documents:
             raise ValueError(f"{corpus.source.where}: no documents in the {options.split} split")
         sources, names = [document.source for document in documents], [document.id for document in documents]
@@ -64,6 +65,7 @@ def main(options: Options, given: Sequence[str]) -> None:
             Request(sources, decoding, names, mode, options.max_tokens, corpus.tag),
             str(options.output or results_folder(translator.path)),
             split=options.split,
+            partial=next(read, None) is not None,
             corpus=corpus.name,
             metrics=metrics,
             samples=options.samples,

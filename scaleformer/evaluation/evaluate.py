@@ -22,6 +22,7 @@ from scaleformer.evaluation.saved_translations import TranslatedDocument
 from scaleformer.evaluation.scores import BleuReport, MetricScore, bleu_report
 from scaleformer.evaluation.suspicions import LOW, suspicions
 from scaleformer.evaluation.translation_run import Evaluation, write_evaluation
+from scaleformer.system.display import counted
 from scaleformer.system.files import atomic_writer, check_folder
 from scaleformer.system.tables import print_table
 from scaleformer.text.documents import Document
@@ -39,6 +40,7 @@ def evaluate_translator(
     folder: str | Path,
     *,
     split: str = "test",
+    partial: bool = False,
     corpus: str = "",
     metrics: Metrics | None = None,
     samples: int = 5,
@@ -52,6 +54,7 @@ def evaluate_translator(
     request     for the sources of the documents
     folder      of the results (`write_evaluation`, as bleu-LABEL); samples go there too, or next to it when it is the
                 results/ of a run
+    partial     whether these are only the first documents of the split: LABEL ends with -first-N
     corpus      name of a corpus other than the run's own. LABEL is SPLIT, or CORPUS-SPLIT with such a name; samples of
                 the run's own test split are samples.txt, others samples-LABEL.txt
     metrics     how texts are compared
@@ -59,12 +62,13 @@ def evaluate_translator(
     Raises ValueError without documents or with empty references; OSError where writing fails.
     """
     folder = Path(folder)
-    chosen, label = metrics or Metrics(), result_label(corpus, split)
+    chosen = metrics or Metrics()
+    label = result_label(corpus, f"{split}-first-{len(documents)}" if partial else split)
     check_folder(folder)
     name = f"bleu-{label}"
     kept = folder / f".{name}.part"
     begun, start = kept.exists(), time.perf_counter()
-    with resumable_translations(translator, request, kept, f"{len(documents)} documents") as translations:
+    with resumable_translations(translator, request, kept, counted(len(documents), "document")) as translations:
         seconds = None if begun else time.perf_counter() - start
         pairs = [by_bead(d, t.segments) for d, t in zip(documents, translations, strict=True)]
         translated = [
@@ -72,7 +76,7 @@ def evaluate_translator(
             for (d, hypothesis), t in zip(pairs, translations, strict=True)
         ]
         evaluation = Evaluation(translated, bleu_report(translated, chosen, ter=ter), request, seconds)
-        extra = {"split": split, "metrics": asdict(chosen), **(conditions or {})}
+        extra = {"split": split, "partial": partial, "metrics": asdict(chosen), **(conditions or {})}
         extra["positions"] = quality_by_position(evaluation.documents, chosen)
         path = write_evaluation(folder, name, evaluation, translator, extra)
     chosen_samples = evaluation.documents[:samples]
@@ -82,7 +86,7 @@ def evaluate_translator(
         file.write(format_samples(chosen_samples))
     if show_samples:
         print(format_samples(chosen_samples, max_segments=3))
-    print_report(evaluation.report, f"{label}: {len(documents)} documents")
+    print_report(evaluation.report, f"{label}: {counted(len(documents), 'document')}")
     print_positions(extra["positions"])
     if evaluation.report.score("s-BLEU").score < LOW:
         for line in suspicions(evaluation.documents):
@@ -112,8 +116,7 @@ def print_report(report: BleuReport, title: str) -> None:
     )
     if report.unfinished:
         shown = ", ".join(report.unfinished[:5]) + (" ..." if len(report.unfinished) > 5 else "")
-        number = report.cut_segments
-        segments = f"{number} segment{'s' * (number != 1)} in " if number else ""
+        segments = f"{counted(report.cut_segments, 'segment')} in " if report.cut_segments else ""
         of = f"{len(report.unfinished)} of {report.documents} documents"
         print(f"cut at the length limit: {segments}{of}: {shown}")
 
@@ -122,8 +125,9 @@ def print_positions(positions: Mapping[str, Any]) -> None:
     """s-BLEU by the tenth of the document and by its number of segments, a line each; omitted for a single group."""
     if positions["tenths"]:
         scores = " ".join(f"{row['s_bleu']:.1f}" for row in positions["tenths"])
-        left_out = f", {positions['shorter']} shorter ones excluded" if positions["shorter"] else ""
-        print(f"s-BLEU by tenth of the document: {scores} ({positions['tenths_of']} documents{left_out})")
+        left_out = f", {counted(positions['shorter'], 'shorter one')} excluded" if positions["shorter"] else ""
+        documents = counted(positions["tenths_of"], "document")
+        print(f"s-BLEU by tenth of the document: {scores} ({documents}{left_out})")
     if len(positions["lengths"]) > 1:
         scores = ", ".join(f"{_range(row)}: {row['s_bleu']:.1f}" for row in positions["lengths"])
         print(f"s-BLEU by segments of the document: {scores}")

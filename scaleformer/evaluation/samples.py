@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from scaleformer.evaluation.alignment import align_segments
 from scaleformer.evaluation.saved_translations import TranslatedDocument
+from scaleformer.system.display import counted
 
 
 def format_samples(samples: Iterable[TranslatedDocument], max_segments: int = 20) -> str:
@@ -15,14 +16,14 @@ def format_samples(samples: Iterable[TranslatedDocument], max_segments: int = 20
     """
     blocks = []
     for sample in samples:
-        note = f"{len(sample.source)} segments, {len(sample.hypothesis)} in the hypothesis"
+        note = f"{counted(len(sample.source), 'segment')}, {len(sample.hypothesis)} in the hypothesis"
         if not sample.finished:
             note += ", cut at the length limit"
         lines = [f"=== {sample.id} ({note})"]
         rows = zip(sample.source, sample.target, align_segments(sample.hypothesis, sample.target), strict=True)
         for number, (source, reference, hypothesis) in enumerate(rows, 1):
             if number > max_segments:
-                lines.append(f"({len(sample.source) - max_segments} more segments)")
+                lines.append(f"({counted(len(sample.source) - max_segments, 'more segment')})")
                 break
             lines += [f"source      {source}", f"reference   {reference}", f"hypothesis  {hypothesis}".rstrip(), ""]
         blocks.append("\n".join(lines).rstrip() + "\n")

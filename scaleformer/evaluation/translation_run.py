@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from scaleformer.system.provenance import provenance, write_result
 from scaleformer.text.documents import one_line
 from scaleformer.translation.request import Request
 from scaleformer.translation.translator import Translator
+
+#: what decides the scores of a model, beside the documents
+COMPARED = ("decoding", "mode", "precision", "max_tokens", "signatures")
 
 log = logging.getLogger(__name__)
 
@@ -43,33 +47,27 @@ def write_evaluation(
     NAME.jsonl            id, source, target (the reference), hypothesis, finished, cut: one document per line
     NAME.hypotheses.txt   one document per line, as for d-BLEU; NAME.references.txt likewise, so that
                           `sacrebleu NAME.references.txt -i NAME.hypotheses.txt` gives the same number
-    Existing results of that name from a different checkpoint or documents move to previous/, with a warning.
+    Existing results of that name from a different checkpoint, documents or settings move to previous/ (or, where it has
+    some of that name, to previous-2/ and so on), with a warning.
     Returns the path of the JSON. Raises OSError.
     """
     folder = Path(folder)
     references = [one_line(d.target) + "\n" for d in evaluation.documents]
-    if _made_from(folder, name) not in (None, (translator.sha256, "".join(references))):
-        aside = folder / "previous"
-        aside.mkdir(exist_ok=True)
-        for old in folder.glob(f"{name}.*"):
-            os.replace(old, aside / old.name)
-        log.warning(
-            "the results in %s were of a different checkpoint or other documents: moved them to %s", folder, aside
-        )
-    save_translations(folder / f"{name}.jsonl", evaluation.documents)
-    with atomic_writer(folder / f"{name}.hypotheses.txt") as file:
-        file.writelines(one_line(d.hypothesis) + "\n" for d in evaluation.documents)
-    with atomic_writer(folder / f"{name}.references.txt") as file:
-        file.writelines(references)
-    report = evaluation.report
-    conditions = provenance_of(translator, {score.metric: score.signature for score in report.scores})
     settings = {
         "decoding": asdict(evaluation.request.decoding),
         "mode": evaluation.request.mode,
         "precision": translator.precision,
         "max_tokens": evaluation.request.max_tokens,
     }
+    report = evaluation.report
+    conditions = provenance_of(translator, {score.metric: score.signature for score in report.scores})
     payload = {**conditions, **settings, **extra, "translation_seconds": evaluation.seconds, **report.to_dict()}
+    _keep_others(folder, name, payload, "".join(references))
+    save_translations(folder / f"{name}.jsonl", evaluation.documents)
+    with atomic_writer(folder / f"{name}.hypotheses.txt") as file:
+        file.writelines(one_line(d.hypothesis) + "\n" for d in evaluation.documents)
+    with atomic_writer(folder / f"{name}.references.txt") as file:
+        file.writelines(references)
     return write_result(folder / f"{name}.json", payload)
 
 
@@ -79,13 +77,26 @@ def provenance_of(translator: Translator, signatures: Mapping[str, str] | None =
     return provenance(translator.device, translator.config.get("seed"), *origin, signatures, translator.parent)
 
 
-def _made_from(folder: Path, name: str) -> tuple[str, str] | None:
-    """The hash of the checkpoint and of the references of existing results; None without results."""
+def _keep_others(folder: Path, name: str, payload: Mapping[str, Any], references: str) -> None:
+    """Move existing results aside, unless model, references and all that decides a score are those of `payload`."""
     try:
-        checkpoint = json.loads((folder / f"{name}.json").read_bytes())["checkpoint"]["sha256"]
-        return checkpoint, (folder / f"{name}.references.txt").read_text(encoding="utf-8")
+        before = json.loads((folder / f"{name}.json").read_bytes())
+        same = before["checkpoint"]["sha256"] == payload["checkpoint"]["sha256"]
+        same &= all(before[key] == json.loads(json.dumps(payload[key])) for key in COMPARED)
+        if same and (folder / f"{name}.references.txt").read_text(encoding="utf-8") == references:
+            return
     except (OSError, ValueError, LookupError, TypeError):
-        return None
+        pass
+    if not (old := list(folder.glob(f"{name}.*"))):
+        return
+    places = (folder / f"previous{'' if number == 1 else f'-{number}'}" for number in count(1))
+    aside = next(place for place in places if not any(place.glob(f"{name}.*")))
+    aside.mkdir(exist_ok=True)
+    for path in old:
+        os.replace(path, aside / path.name)
+    log.warning(
+        "the results in %s were of another checkpoint, other documents or settings: moved them to %s", folder, aside
+    )
 
 
 def results_folder(checkpoint: Path) -> Path:

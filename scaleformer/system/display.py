@@ -6,8 +6,13 @@ import io
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, TextIO
+
+
+def counted(number: int, noun: str) -> str:
+    """ "1 segment", "1,200 segments"."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 class Display:
@@ -21,7 +26,7 @@ class Display:
     def __init__(self, stream: TextIO | None, name: str) -> None:
         self.stream, self.name = stream, name
         self._file: Any = stream or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (open until the program ends)
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
             stream.reconfigure(errors="replace")
         self.tells = name == "stdout"
 
@@ -73,6 +78,13 @@ def displayed() -> Iterator[None]:
         for display in displays:
             display.flush()
         sys.stdout, sys.stderr = before
+
+
+def show_page(text: str) -> None:
+    """Print a text whose reader may stop reading (`| head`): then nothing is wrong."""
+    with nullcontext() if isinstance(sys.stdout, Display) else displayed():
+        sys.stdout.tells = False  # type: ignore[union-attr]
+        print(text, flush=True)
 
 
 def result_stream() -> TextIO:

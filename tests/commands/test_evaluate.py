@@ -58,16 +58,22 @@ def test_results_of_other_documents_or_checkpoints_are_moved(run, evaluate, capl
     results = run / "results"
     assert evaluate(f"checkpoint={run}")[0] == 0
     first = (results / "bleu-test.json").read_bytes()
-    assert evaluate(f"checkpoint={run}", "decoding=beam")[0] == 0
-    assert not (results / "previous").exists(), "the same model and documents"
+    for quick in (1, 2):
+        assert evaluate(f"checkpoint={run}", f"max_documents={quick}")[0] == 0
+        assert json.loads((results / f"bleu-test-first-{quick}.json").read_bytes())["partial"] is True
+    assert (results / "bleu-test.json").read_bytes() == first, "partial results have names of their own"
+    assert evaluate(f"checkpoint={run}", "max_documents=3")[0] == 0
     second = (results / "bleu-test.json").read_bytes()
-    assert second != first
+    assert json.loads(second)["partial"] is False, "these are all documents"
+    assert not (results / "previous").exists(), "the same model, documents and settings"
     assert "previous" not in caplog.text
-    assert evaluate(f"checkpoint={run}", "max_documents=1")[0] == 0
-    assert "previous" in caplog.text
+    for change in ("decoding=beam", "ter=false", "metrics.lowercase=true"):
+        assert evaluate(f"checkpoint={run}", change)[0] == 0
+    assert "previous-3" in caplog.text
     assert (results / "previous" / "bleu-test.json").read_bytes() == second
-    assert len(list((results / "previous").iterdir())) == 4
-    assert json.loads((results / "bleu-test.json").read_bytes())["documents"] == 1
+    settings = [json.loads((results / f"previous{n}" / "bleu-test.json").read_bytes()) for n in ("-2", "-3")]
+    assert [found["decoding"]["strategy"] for found in settings] == ["beam", "greedy"]
+    assert [len(list((results / f"previous{n}").iterdir())) for n in ("", "-2", "-3")] == [4, 4, 4]
 
 
 def test_another_corpus_and_other_settings(run, evaluate, tmp_path):
@@ -96,7 +102,7 @@ def test_another_corpus_keeps_the_results_of_the_run(run, corpus, evaluate, tmp_
         other = write_corpus(tmp_path / "manuals", "test", [document])
         code, out, err = evaluate(f"checkpoint={run}", "data=jsonl", f"data.path={other}", "ter=false")
         assert code == 0, err
-        assert "manuals-test: 1 documents" in out
+        assert "manuals-test: 1 document " in out
     assert {path: path.read_bytes() for path in before} == before
     result = json.loads((run / "results" / "bleu-manuals-test.json").read_text(encoding="utf-8"))
     assert (result["corpus"]["name"], result["corpus"]["split"]) == ("manuals", "test")
@@ -140,7 +146,7 @@ def test_json_lines_need_a_target_language(run, evaluate, tmp_path):
 def test_pieces_and_the_first_documents(run, evaluate):
     code, _, err = evaluate(f"checkpoint={run}", "max_tokens=12", "max_documents=2")
     assert code == 0, err
-    result = json.loads((run / "results" / "bleu-test.json").read_text(encoding="utf-8"))
+    result = json.loads((run / "results" / "bleu-test-first-2.json").read_text(encoding="utf-8"))
     assert (result["documents"], result["max_tokens"]) == (2, 12)
 
 

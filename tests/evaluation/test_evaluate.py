@@ -57,7 +57,7 @@ def test_samples_stand_side_by_side():
         "=== x (3 segments, 3 in the hypothesis)\n"
         "source      s1\nreference   r1\nhypothesis  h1\n\n"
         "source      s2\nreference   r2\nhypothesis  h2\n\n"
-        "(1 more segments)\n\n"
+        "(1 more segment)\n\n"
         "=== y (2 segments, 1 in the hypothesis, cut at the length limit)\n"
         "source      s1\nreference   one word\nhypothesis\n\n"
         "source      s2\nreference   other text\nhypothesis  other text\n"

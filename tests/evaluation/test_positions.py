@@ -54,7 +54,7 @@ def test_printed_positions(capsys):
     print_positions(quality_by_position([LONG, SHORT], NONE))
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("s-BLEU by tenth of the document: 100.0 100.0")
-    assert first.endswith(" 0.0 (1 documents, 1 shorter ones excluded)")
+    assert first.endswith(" 0.0 (1 document, 1 shorter one excluded)")
     assert second.startswith("s-BLEU by segments of the document: 1-3: ")
     print_positions(quality_by_position([SHORT], NONE))
     assert capsys.readouterr().out == ""

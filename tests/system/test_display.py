@@ -28,10 +28,11 @@ def show(): exec({SHOW!r})
 """
 
 
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])  # the latter is Python's own in the locale C
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
-def test_characters_are_replaced(monkeypatch, encoding: str) -> None:
+def test_characters_are_replaced(monkeypatch, encoding: str, errors: str) -> None:
     shown = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(shown, encoding=encoding))
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(shown, encoding=encoding, errors=errors))
     with displayed():
         exec(SHOW)
     assert shown.getvalue() == "año 文档\n文档\n".encode(encoding, errors="replace")
