@@ -18,6 +18,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt torch
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev,documents,serve]'
 	touch $@
+	@echo "the program is $(BIN)/scaleformer; to type scaleformer alone: source $(BIN)/activate"
 
 train: install  ## Train, evaluate and show the default experiment (embedded corpus, CPU, some 10 minutes)
 	$(BIN)/scaleformer train

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
 
 from scaleformer.cli.command import CONF, config_of, module_of, options_of
 from scaleformer.cli.line import typed
@@ -99,8 +100,8 @@ def test_a_script_calls_its_command(script: str, command: str) -> None:
 def test_a_sweep_has_a_folder() -> None:
     """Hydra asks for it before it knows of any choices: `${hydra:...}` cannot stand in it."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        sweep = compose("config", return_hydra_config=True).hydra.sweep
-    assert sweep.dir.startswith("runs/sweep/")
+        sweep = OmegaConf.to_container(compose("config", return_hydra_config=True).hydra.sweep)
+    assert sweep["dir"] == "${new_folder:runs/sweep/${now:%Y-%m-%d_%H-%M-%S}}"
 
 
 def test_the_first_screen_has_the_two_commands_and_the_page_is_short() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Container, Sequence
 from contextlib import suppress
-from itertools import takewhile
+from itertools import count, takewhile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,13 +15,14 @@ from typing import Any
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
-from scaleformer.cli.command import CONF, config_of, module_of, names_of, options_of
-from scaleformer.cli.line import SWEEP, last_value, split_flags, typed
+from scaleformer.cli.command import CONF, config_of, module_of, names_of, options_of, usage_of
+from scaleformer.cli.line import SWEEP, last_value, refuse_words, split_flags, typed
 from scaleformer.cli.sweep import Jobs
 from scaleformer.cli.unknown import unknown_override
 from scaleformer.system.cpu import set_up_cpu
+from scaleformer.system.display import show_page
 from scaleformer.system.errors import one_line_errors, wants_traceback
 from scaleformer.system.provenance import remember_command
 
@@ -30,8 +32,9 @@ def call(name: str, arguments: list[str], words: Sequence[str] = ()) -> None:
     if {"-h", "--help"} & set(arguments):
         from scaleformer.cli.help import describe
 
-        print(describe(name))
+        show_page(describe(name))
         return
+    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"  # type: ignore[assignment]
     if not wants_traceback():
         # Hydra would print its own report of several lines. The second variable tells other processes of this run that
         # we have set the first.
@@ -40,11 +43,13 @@ def call(name: str, arguments: list[str], words: Sequence[str] = ()) -> None:
         module = module_of(name)
         remember_command([*words, *arguments])
         flags, overrides = split_flags(arguments)
+        refuse_words(flags, overrides, usage_of(module))
         sweep = any(word in SWEEP for word in arguments)
         arguments = [*flags, *(typed(override, names_of(module), sweep) for override in overrides)]
         if hasattr(module, "rewrite"):
             arguments = module.rewrite(arguments)
         kept = existing_folders(last_value(arguments, "hydra.run.dir"))
+        OmegaConf.register_new_resolver("new_folder", new_folder, use_cache=True, replace=True)
         program = sys.argv[0]
         sys.argv = [program, *arguments]  # Hydra reads these
 
@@ -65,6 +70,16 @@ def call(name: str, arguments: list[str], words: Sequence[str] = ()) -> None:
             if (text := unknown_override(error)) is not None:
                 raise ValueError(text) from error
             raise
+
+
+def new_folder(name: str) -> str:
+    """Make a folder, NAME_2 and so on where there is one of that name: runs that start in one second have one each."""
+    for number in count(1):
+        path = Path(name if number == 1 else f"{name}_{number}")
+        with suppress(FileExistsError):
+            path.mkdir(parents=True)
+            break
+    return str(path)
 
 
 def existing_folders(place: str | None) -> set[Path]:

@@ -32,9 +32,18 @@ def names_of(module: ModuleType) -> type:
     return kind
 
 
+def usage_of(module: ModuleType) -> str:
+    """How a command is called: the first line of that kind in the text of its module."""
+    name = module.__name__.rpartition(".")[2].replace("benchmark_", "benchmark ").replace("_", "-")
+    lines = (line.strip() for line in (module.__doc__ or "").splitlines())
+    return next((line for line in lines if line.startswith("scaleformer ")), f"scaleformer {name} [KEY=VALUE ...]")
+
+
 def options_of(module: ModuleType, config: DictConfig) -> Any:
     """The settings of a command as its dataclass. Raises ValueError in one line for wrong settings."""
-    values: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    if missing := sorted(OmegaConf.missing_keys(config)):
+        raise ValueError(f"{', '.join(missing)}: not given: {usage_of(module)}")
+    values: Any = OmegaConf.to_container(config, resolve=True)
     return from_mapping(module.Options, values, "")
 
 

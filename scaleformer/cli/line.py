@@ -19,6 +19,10 @@ from scaleformer.system.schema import plain_type, type_of
 
 # Flags of Hydra that take a value.
 VALUED = ("--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd", "--package", "-p", "--cfg", "-c")
+FLAGS = (
+    *(*VALUED, "--help", "-h", "--hydra-help", "--resolve", "--run", "-r", "--multirun", "-m"),
+    *("--shell-completion", "-sc", "--info", "-i", "--experimental-rerun"),
+)
 SWEEP = ("-m", "--multirun", "hydra.mode=MULTIRUN")
 
 
@@ -33,6 +37,21 @@ def split_flags(arguments: Iterable[str]) -> tuple[list[str], list[str]]:
         else:
             (flags if argument.startswith("-") else overrides).append(argument)
     return flags, overrides
+
+
+def refuse_words(flags: list[str], overrides: list[str], usage: str) -> None:
+    """Raise ValueError for words that are neither a flag of Hydra nor a setting, with the `usage` of the command."""
+    words = [word for word in overrides if "=" not in word and word[:1] != "~"]
+    rest = iter(flags)
+    for flag in rest:
+        name, _, value = flag.partition("=")
+        if flag in VALUED:
+            next(rest, None)
+        elif name not in FLAGS:
+            setting = f"{name.lstrip('-').replace('-', '_')}={value or next(iter(words), 'VALUE')}"
+            raise ValueError(f"{flag}: no such option: write {setting}: {usage}")
+    if words and not {"--info", "-i", "--shell-completion", "-sc"} & set(flags):  # these take words
+        raise ValueError(f"{words[0]}: a setting is written KEY=VALUE: {usage}")
 
 
 def flag_value(flags: list[str], *names: str) -> str | None:

@@ -10,8 +10,10 @@ import difflib
 import sys
 from collections.abc import Sequence
 
+from scaleformer import __version__
 from scaleformer.system.allocator import bound_kernel_caches, use_huge_pages
-from scaleformer.system.display import displayed
+from scaleformer.system.display import displayed, show_page
+from scaleformer.system.errors import one_line_errors
 
 COMMANDS = {
     "train": "Train a model and evaluate it, or resume=RUN",
@@ -42,12 +44,16 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> None:
     """The program `scaleformer`: the command named first, with the settings that follow."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["help"]:
+        given = [*given[1:], "--help"]
     words = 2 if given[:1] == ["benchmark"] else 1
     name, rest = " ".join(given[:words]), given[words:]
-    if name in COMMANDS:
+    if "--version" in given or given[:1] in (["-V"], ["version"]):
+        show_page(f"scaleformer {__version__}")
+    elif name in COMMANDS:
         run(name, rest, given[:words])
     elif not given or {"-h", "--help"} & set(given[:words]):
-        print(overview())
+        show_page(overview())
     else:
         close = next(iter(difflib.get_close_matches(name, COMMANDS, 1, 0.6)), None)
         guess = f" (did you mean {close}?)" if close else ""
@@ -75,7 +81,7 @@ def run(name: str, arguments: Sequence[str] | None = None, words: Sequence[str] 
     """
     use_huge_pages()  # torch reads these at its first tensor, which importing Lightning makes
     bound_kernel_caches()
-    from scaleformer.cli.call import call
+    with displayed(), one_line_errors(resumable=name == "train"):
+        from scaleformer.cli.call import call
 
-    with displayed():
         call(name, list(sys.argv[1:] if arguments is None else arguments), words)

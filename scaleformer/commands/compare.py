@@ -76,6 +76,8 @@ def main(options: Options, given: Sequence[str]) -> None:
 def _file(path: Path, split: str) -> Path:
     """The translations of a run directory or file name."""
     file = path / "results" / f"bleu-{split}.jsonl" if path.is_dir() else path
+    if not path.exists():
+        raise ValueError(f"{path}: no such run directory or file of translations")
     if not file.is_file():
         raise ValueError(f"{path}: no translations ({file} is missing): run `scaleformer evaluate checkpoint={path}`")
     return file

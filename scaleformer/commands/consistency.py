@@ -12,6 +12,7 @@ from pathlib import Path
 from scaleformer.evaluation.alignment import RULE
 from scaleformer.evaluation.context.consistency import read_variants, score_consistency
 from scaleformer.evaluation.saved_translations import origin, read_translations, stem
+from scaleformer.system.display import counted
 from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.tables import plain_table, print_table
@@ -43,8 +44,14 @@ def main(options: Options, given: Sequence[str]) -> None:
         "alignment": RULE,
     }
     write_result(path, {**payload, "terms": options.terms, "scores": [asdict(score) for score in scores]})
+<<<<<<< HEAD
     numbers = ("repeated words", "mentions", "as reference", "consistent")
     table = plain_table(f"{len(documents)} documents", ("kind",), numbers)
+=======
+    table = plain_table(counted(len(documents), "document"))
+    for column in ("kind", "repeated words", "mentions", "as reference", "consistent"):
+        table.add_column(column, justify="left" if column == "kind" else "right")
+>>>>>>> bf6809a (Say what to type in place of words that are no settings, and give each run a folder)
     for s in scores:
         table.add_row(s.kind, f"{s.words:,}", f"{s.mentions:,}", f"{s.as_reference:.1%}", f"{s.consistent:.1%}")
     print_table(table)

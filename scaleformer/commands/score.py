@@ -23,6 +23,7 @@ from scaleformer.evaluation.plain import read_plain, read_references, score_plai
 from scaleformer.formats.json_lines import parse_object
 from scaleformer.formats.lines import Input
 from scaleformer.system.bars import translation_bar
+from scaleformer.system.display import counted
 from scaleformer.system.errors import DataError
 from scaleformer.system.files import check_file
 from scaleformer.system.schema import Positive, fits
@@ -104,7 +105,7 @@ def main(options: Options, given: Sequence[str]) -> None:
             )
     tokens = sum(score.tokens for score in best)
     print(
-        f"{summary}{len(records)} translations ({field}), {tokens:,} tokens: log-probability "
+        f"{summary}{counted(len(records), 'translation')} ({field}), {tokens:,} tokens: log-probability "
         f"{sum(score.log_probability for score in best) / tokens:.4f} nats/token, perplexity {perplexity(best):.3f}",
         file=sys.stderr,
     )
@@ -123,8 +124,14 @@ def _score_plain(options: Options, given: Sequence[str]) -> None:
     scores = score_plain(documents, hypotheses, metrics, ter=options.ter)
     conditions = {"input": options.input, "reference": options.reference, "metrics": asdict(metrics)}
     path = write_plain(options.output, scores, conditions)
+<<<<<<< HEAD
     print_report(scores.report, f"{len(documents)} documents, {scores.aligned} realigned")
     print_positions(scores.positions)
+=======
+    console = Console()
+    print_report(scores.report, console, f"{counted(len(documents), 'document')}, {scores.aligned} realigned")
+    print_positions(scores.positions, console)
+>>>>>>> bf6809a (Say what to type in place of words that are no settings, and give each run a folder)
     found = scores.difference.to_dict()
     print(
         f"omitted: {found['omitted']:.2%} of the tokens of the reference, {found['omitted_segments']} whole segments\n"

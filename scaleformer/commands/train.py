@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +46,6 @@ def rewrite(arguments: list[str]) -> list[str]:
     the run does, once it owns its folder."""
     if (place := last_value(arguments, "run_dir")) is not None:
         raise ValueError(f"run_dir={place}: this is filled in: set the folder of a run with hydra.run.dir={place}")
-    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"  # type: ignore[assignment]
     return [*resumed_arguments(arguments), "hydra.output_subdir=null"]
 
 

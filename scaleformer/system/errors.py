@@ -8,9 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-
-import torch
+from contextlib import ExitStack, contextmanager, suppress
 
 # Only the commands import Hydra, so its exceptions are recognised by their module.
 CONFIGURATION = ("hydra", "omegaconf", "antlr4")
@@ -29,15 +27,16 @@ class DataError(ValueError):
 
 
 @contextmanager
-def one_line_errors() -> Iterator[None]:
+def one_line_errors(resumable: bool = False) -> Iterator[None]:
     """Turn ValueError, OSError, configuration errors and lack of memory into "error: ..." on stderr and exit code 1,
     `Interrupted` into its message and exit code 75. SIGTERM ends the program cleanly with exit code 143.
 
+    resumable  of a training that has not begun yet: SIGTERM, SIGUSR1 and SIGHUP end it with exit code 75 too
     Also a decorator. With SCALEFORMER_TRACEBACK=1 or HYDRA_FULL_ERROR=1 in the environment errors keep their traceback,
     interruptions do not. All other exceptions are bugs and always keep their traceback.
     """
     try:
-        with _orderly_end():
+        with _orderly_end(resumable):
             yield
     except BrokenPipeError:
         # The reader of our output has gone. Without this Python would flush stdout at exit and fail again.
@@ -67,17 +66,24 @@ def one_line(error: Exception) -> str | None:
 
 
 @contextmanager
-def _orderly_end() -> Iterator[None]:
-    """Exit on SIGTERM through SystemExit, so that temporary files are removed. An existing handler (`SignalWatch`, or
+def _orderly_end(resumable: bool) -> Iterator[None]:
+    """Exit on signals through SystemExit, so that temporary files are removed. An existing handler (`SignalWatch`, or
     one of the importing program) stays."""
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+
+    def leave(number: int, _: object) -> None:
+        if resumable:
+            with suppress(OSError):  # print is unsafe here: it may be what was interrupted
+                os.write(2, f"interrupted by {signal.Signals(number).name} before the training began\n".encode())
+        sys.exit(RESUMABLE if resumable else 128 + number)
+
+    names = ("SIGTERM", "SIGUSR1", "SIGHUP") if resumable else ("SIGTERM",)
+    with ExitStack() as restored:
+        if threading.current_thread() is threading.main_thread():
+            for number in (getattr(signal, name) for name in names if hasattr(signal, name)):
+                if signal.getsignal(number) == signal.SIG_DFL:
+                    signal.signal(number, leave)
+                    restored.callback(signal.signal, number, signal.SIG_DFL)
         yield
-        return
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def describe(error: Exception) -> str:
@@ -122,6 +128,8 @@ def _flat(text: str) -> str:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out: on a GPU, in Python, or in torch's CPU allocator (which raises a plain RuntimeError)."""
+    import torch  # not at the top: the commands handle errors and signals while it is imported
+
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
     return isinstance(error, RuntimeError) and "DefaultCPUAllocator: " in str(error)

@@ -154,7 +154,13 @@ def check_type(name: str, value: Any, hint: Any) -> None:
     if not fits(value, hint):
         wanted = type_name(hint)
         article = "an " if wanted[0] == "i" else "a " if wanted[0] in "bfslng" else ""
-        raise ValueError(f"{name} is {shown(value)}: it must be {article}{wanted}")
+        texts = tuple(map(_as_text, value)) if isinstance(value, tuple) else _as_text(value)
+        quote = ": write it in quotes (YAML takes no, off, yes, on for false and true)" if fits(texts, hint) else ""
+        raise ValueError(f"{name} is {shown(value)}: it must be {article}{wanted}{quote}")
+
+
+def _as_text(value: Any) -> Any:
+    return "text" if isinstance(value, (bool, int, float)) else value
 
 
 def type_name(hint: Any) -> str:

@@ -36,7 +36,8 @@ def write_config(directory: Path, config: Mapping[str, Any], runs: str | None = 
 
     runs  the folder for the repetition; None: that of the experiment called default
     """
-    place = f"{runs or 'runs/default'}/${{now:%Y-%m-%d_%H-%M-%S}}"
+    parent = (runs or "runs/default").replace("'", "\\'")
+    place = f"${{new_folder:'{parent}/${{now:%Y-%m-%d_%H-%M-%S}}'}}"
     defaults = ["_self_", {"override hydra/job_logging": "stdout"}]
     hydra = {"run": {"dir": place}, "job": {"chdir": False}}
     content = {"defaults": defaults, **config, "resume": None, "hydra": hydra}
@@ -116,8 +117,8 @@ def _machine(device: torch.device, processes: int) -> dict[str, Any]:
 
 
 def write_status(directory: Path, state: str, step: int) -> None:
-    """Write status.json: training, evaluating, interrupted, failed or finished, and the step to resume from. A killed
-    run keeps one of the first two."""
+    """Write status.json: training, evaluating, interrupted, failed or finished, and the step. A killed run keeps one of
+    the first two."""
     with atomic_writer(directory / "status.json") as file:
         json.dump({"state": state, "step": step, "time": _now()}, file)
         file.write("\n")

@@ -21,6 +21,7 @@ from scaleformer.decoding.active import WASTED_STEPS
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.model.attention.estimates import Extent
 from scaleformer.model.footprint import Footprint
+from scaleformer.system.display import counted
 from scaleformer.system.measure import shown_size
 from scaleformer.vocabulary import PAD, SEP
 
@@ -127,8 +128,7 @@ class MemoryEstimate:
             batches += sorted(found, key=min)
         wholes = [reduce(Extent.join, (extents[place] for place in batch)) for batch in batches]
         highest = max(self.bytes(whole, len(batch)) for whole, batch in zip(wholes, batches, strict=True))
-        number = max(map(len, batches))
-        documents = f"{number:,} documents" if number > 1 else "1 document"
+        documents = counted(max(map(len, batches)), "document")
         return batches, (
             f"memory: {shown_size(highest)} estimated for batches of up to {documents} (limit {shown_size(limit)})"
         )

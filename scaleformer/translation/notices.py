@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.system.display import counted
 from scaleformer.translation.request import Request
 from scaleformer.translation.translations import Translation
 
@@ -21,7 +22,7 @@ def warn_of_cut(request: Request, translations: Sequence[Translation]) -> None:
             "%d of %d documents hit the length limit and are cut%s (decoding.max_length_ratio, max_length_offset): %s",
             len(cut),
             len(translations),
-            f" in {segments} segment{'s' * (segments != 1)}" if segments else "",
+            f" in {counted(segments, 'segment')}" if segments else "",
             some_of(cut),
         )
 
@@ -34,7 +35,7 @@ def warn_of_empty(request: Request, translations: Sequence[Translation]) -> None
         for i in empty_places(segments, translation)
     ]
     if empty:
-        log.warning("%d segments have an empty translation: %s", len(empty), some_of(empty))
+        log.warning("empty translation of %s: %s", counted(len(empty), "segment"), some_of(empty))
 
 
 def warn_of_broken(request: Request, translations: Sequence[Translation]) -> None:

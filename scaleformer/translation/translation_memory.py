@@ -12,6 +12,7 @@ from typing import NamedTuple
 from scaleformer.formats.bitexts import Bitext, read_bitext
 from scaleformer.formats.lines import Input
 from scaleformer.formats.recognition import BITEXTS, FORMATS, recognise
+from scaleformer.system.display import counted
 from scaleformer.system.errors import DataError
 from scaleformer.text.spans import around, mask, span_runs
 from scaleformer.translation.forced import ForcedTexts
@@ -99,7 +100,7 @@ def fill_forced(
     counts: Counter[str] = Counter({FIXED: 0})
     filled = [memory.fill(one, segments, counts) for one, segments in zip(forced, documents, strict=True)]
     parts = ", ".join(f"{count:,} {reason}" for reason, count in counts.items())
-    print(f"translation memory: of {sum(map(len, documents)):,} segments {parts}", file=sys.stderr)
+    print(f"translation memory: of {counted(sum(map(len, documents)), 'segment')} {parts}", file=sys.stderr)
     return filled
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from scaleformer import commands
+from scaleformer import __version__, commands
+from scaleformer.cli.call import new_folder
 from scaleformer.cli.command import CONF, config_of, default_options, module_of, names_of
 from scaleformer.cli.help import describe, described_settings
 from scaleformer.cli.line import split_flags, typed
@@ -183,10 +185,7 @@ def test_flags_may_be_anywhere() -> None:
 
 def test_errors_of_values_show_what_to_type(capsys, monkeypatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    for given, advice in (
-        ("trainer.devices=it's", "'trainer.devices='\"'\"'it\\'\"'\"'s'\"'\"''"),
-        ("seed", "seed=VALUE"),
-    ):
+    for given, advice in (("trainer.devices=it's", "'trainer.devices='\"'\"'it\\'\"'\"'s'\"'\"''"),):
         said = error_of(capsys, monkeypatch, "train", given)
         assert f"(type {advice})" in said
     (again,) = shlex.split(advice_of(error_of(capsys, monkeypatch, "train", "trainer.devices=a\u00f1o (1)")))
@@ -228,9 +227,48 @@ def test_a_misspelt_setting_suggests_the_closest(capsys, monkeypatch, tmp_path: 
 
 
 def test_a_missing_setting_is_reported(capsys, monkeypatch) -> None:
-    assert error_of(capsys, monkeypatch, "translate", "checkpoint=x", "input=y").startswith(
-        "Missing mandatory value: output"
-    )
+    usage = "scaleformer translate checkpoint=RUN input=FILE output=FILE [boundaries=blank] [decoding.beam_size=5]"
+    for given, missing in ((("checkpoint=x", "input=y"), "output"), ((), "checkpoint, input, output")):
+        assert error_of(capsys, monkeypatch, "translate", *given) == f"{missing}: not given: {usage}"
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["translate", "--checkpoint", "RUN"], "--checkpoint: no such option: write checkpoint=RUN: scaleformer tr"),
+        (["translate", "--max-tokens=9"], "--max-tokens=9: no such option: write max_tokens=9: scaleformer translate"),
+        (["translate", "--config-dir", "x", "-v", "input=a"], "-v: no such option: write v=VALUE: scaleformer transl"),
+        (["translate", "RUN", "FILE"], "RUN: a setting is written KEY=VALUE: scaleformer translate checkpoint=RUN in"),
+        (["train", "seed"], "seed: a setting is written KEY=VALUE: scaleformer train [KEY=VALUE ...]"),
+        (["benchmark", "attention", "fast"], "fast: a setting is written KEY=VALUE: scaleformer benchmark attention ["),
+        (["compare", "runs=[nowhere,there]"], "nowhere: no such run directory or file of translations"),
+    ],
+)
+def test_words_that_are_no_settings_show_what_to_type(capsys, monkeypatch, words: list[str], line: str) -> None:
+    assert error_of(capsys, monkeypatch, *words).startswith(line)
+
+
+def test_version_and_help_in_other_words(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--version"], ["-V"], ["version"], ["translate", "--version"]):
+        commands.main(words)
+        assert capsys.readouterr().out == f"scaleformer {__version__}\n"
+    for words, same in ((["help"], []), (["help", "benchmark", "data"], ["benchmark", "data", "--help"])):
+        commands.main(words)
+        shown = capsys.readouterr().out
+        commands.main(same)
+        assert shown == capsys.readouterr().out
+
+
+def test_a_reader_of_help_may_stop_reading() -> None:
+    for words in ("--help", "train --help"):
+        program = f"{sys.executable} -m scaleformer {words} | head -n 1"
+        done = subprocess.run(["bash", "-o", "pipefail", "-c", program], capture_output=True, text=True)
+        assert (done.returncode, done.stdout.count("\n"), done.stderr) == (0, 1, "")
+
+
+def test_folders_of_one_name_are_numbered(tmp_path: Path) -> None:
+    names = [Path(new_folder(str(tmp_path / "runs" / "now"))).name for _ in range(3)]
+    assert names == ["now", "now_2", "now_3"] == sorted(path.name for path in (tmp_path / "runs").iterdir())
 
 
 def test_a_wrong_type_is_reported(capsys, monkeypatch) -> None:

@@ -123,7 +123,7 @@ def test_scores_of_translations(run, command, tmp_path):
     code, out, err = command("score", f"checkpoint={run}", f"input={source}", f"output={output}")
     assert code == 0, err
     assert out == ""
-    assert "1 translations (hypothesis)" in err
+    assert "1 translation (hypothesis)" in err
     (scored,) = read(output)
     assert scored["hypothesis"] == record["hypothesis"]
     parts = scored["segment_scores"]

@@ -226,7 +226,7 @@ def test_empty_translations_are_reported(run, translate, tmp_path, monkeypatch, 
     monkeypatch.setattr(Tokenizer, "decode_segments", lambda self, tokens: ["b", ""])
     code, _, err = translate(f"checkpoint={run}", f"input={tmp_path / 'in.txt'}", f"output={tmp_path / 'out'}")
     assert code == 0, err
-    assert f"1 segments have an empty translation: {tmp_path / 'in.txt'}:3" in caplog.text
+    assert f"empty translation of 1 segment: {tmp_path / 'in.txt'}:3" in caplog.text
 
 
 def test_a_file_of_text_is_one_document(run, translate, tmp_path):

@@ -133,3 +133,17 @@ def test_configuration_errors_are_cut_to_their_first_line():
     with pytest.raises(OmegaConfBaseException) as error:
         _ = OmegaConf.create({"checkpoint": "???"}).checkpoint
     assert describe(error.value) == "Missing mandatory value: checkpoint"
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1", "SIGHUP"])
+def test_signals_before_a_training_begins_end_in_75(name, monkeypatch, capfd):
+    number = getattr(signal, name)
+    monkeypatch.setattr(signal, "getsignal", lambda _: signal.SIG_DFL)
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        with pytest.raises(SystemExit) as exit, one_line_errors(resumable=True):
+            os.kill(os.getpid(), number)
+        assert exit.value.code == 75
+        assert capfd.readouterr().err == f"interrupted by {name} before the training began\n"
+    finally:
+        signal.signal(number, before)

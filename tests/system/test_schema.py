@@ -27,6 +27,9 @@ from scaleformer.system.schema import (
 SHARE = Annotated[float, Range(gt=0, le=1)]
 
 
+QUOTES = ": write it in quotes (YAML takes no, off, yes, on for false and true)"
+
+
 @pytest.mark.parametrize(
     ("value", "kind", "message"),
     [
@@ -49,7 +52,9 @@ SHARE = Annotated[float, Range(gt=0, le=1)]
         ((), NonEmpty[Positive], "x is []: it must be a nonempty list of int of at least 1"),
         ((0,), NonEmpty[Positive], "x is [0]: it must be a nonempty list of int of at least 1"),
         (("a",), str | None, "x is ['a']: it must be a str or null"),
-        (("a", 1), tuple[str, ...], "x is ['a', 1]: it must be a list of str"),
+        (("a", 1), tuple[str, ...], f"x is ['a', 1]: it must be a list of str{QUOTES}"),
+        (False, str | None, f"x is false: it must be a str or null{QUOTES}"),
+        (True, Positive, "x is true: it must be an int of at least 1"),
         ((1,), tuple[int, int], "x is [1]: it must be [int, int]"),
         ("a", tuple[int, ...] | None, "x is 'a': it must be a list of int or null"),
         ({"a": "b"}, dict[str, int], "x is {'a': 'b'}: it must be {name: value}"),

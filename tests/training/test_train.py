@@ -116,7 +116,7 @@ def test_a_run_repeats_from_its_own_configuration(tmp_path: Path, command: Comma
     assert read_metrics(second, *TIMES) == read_metrics(first, *TIMES)
     configs = [yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8")) for run in (first, second)]
     assert [config["run_dir"] for config in configs] == [str(first), str(second)]
-    assert configs[0]["hydra"]["run"]["dir"] == "runs/smoke/${now:%Y-%m-%d_%H-%M-%S}"
+    assert configs[0]["hydra"]["run"]["dir"] == "${new_folder:'runs/smoke/${now:%Y-%m-%d_%H-%M-%S}'}"
     assert [c for c in configs[0] if configs[0][c] != configs[1][c]] == [
         "run_dir",
         "hydra",

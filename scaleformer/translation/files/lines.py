@@ -14,7 +14,7 @@ from typing import Literal, TextIO
 from scaleformer.formats.json_lines import parse_document
 from scaleformer.formats.lines import Input, read_lines
 from scaleformer.formats.recognition import by_name, recognise
-from scaleformer.system.display import result_stream
+from scaleformer.system.display import counted, result_stream
 from scaleformer.system.errors import DataError
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.schema import shown
@@ -43,9 +43,8 @@ class LinesFile:
 
     def counts(self) -> str:
         """ "2 documents, 6 segments"."""
-        numbers = len(self.documents), sum(len(document.source) for document in self.documents)
-        words = ("document", "segment")
-        return ", ".join(f"{n:,} {word}{'s' * (n != 1)}" for n, word in zip(numbers, words, strict=True))
+        segments = sum(len(document.source) for document in self.documents)
+        return f"{counted(len(self.documents), 'document')}, {counted(segments, 'segment')}"
 
     def write(self, translations: Sequence[Translation], counts: Counter[str]) -> bytes:
         """The content of the translated file."""
