@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from scaleformer.data.config import DataConfig
 from scaleformer.text.documents import Level
+
+#: settings that are, or may be, paths of documents
+PATHS = re.compile(r"data\.(corpora\..+\.)?(path|hub\.(name|data_files\.\w+))")
 
 
 def trained_mode(run: Mapping[str, Any]) -> Level:
@@ -19,6 +24,25 @@ def trained_mode(run: Mapping[str, Any]) -> Level:
 def test_split(run: Mapping[str, Any]) -> str:
     """The split that a run is evaluated on when it ends."""
     return (run.get("test") or {}).get("split") or "test"
+
+
+def from_here(data: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
+    """The group `data` as seen from here: a path of `run` (a configuration in a checkpoint) that does not exist here is
+    the one in the folder where the run was started."""
+    folder = run.get("folder")
+
+    def seen(value: Any, own: Any, name: str) -> Any:
+        if isinstance(value, Mapping):
+            own = own if isinstance(own, Mapping) else {}
+            return {key: seen(inner, own.get(key), f"{name}.{key}") for key, inner in value.items()}
+        if not folder or value != own or not isinstance(value, str) or not PATHS.fullmatch(name):
+            return value
+        here = os.path.expanduser(value)
+        there = os.path.join(folder, here)
+        known = name.endswith(".path") or os.path.exists(there)  # others may be names of the Hub
+        return there if known and not os.path.exists(here) else value
+
+    return dict(seen(data, run.get("data"), "data"))
 
 
 def all_tagged(run: Mapping[str, Any]) -> bool:

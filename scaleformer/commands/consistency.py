@@ -44,14 +44,8 @@ def main(options: Options, given: Sequence[str]) -> None:
         "alignment": RULE,
     }
     write_result(path, {**payload, "terms": options.terms, "scores": [asdict(score) for score in scores]})
-<<<<<<< HEAD
     numbers = ("repeated words", "mentions", "as reference", "consistent")
-    table = plain_table(f"{len(documents)} documents", ("kind",), numbers)
-=======
-    table = plain_table(counted(len(documents), "document"))
-    for column in ("kind", "repeated words", "mentions", "as reference", "consistent"):
-        table.add_column(column, justify="left" if column == "kind" else "right")
->>>>>>> bf6809a (Say what to type in place of words that are no settings, and give each run a folder)
+    table = plain_table(counted(len(documents), "document"), ("kind",), numbers)
     for s in scores:
         table.add_row(s.kind, f"{s.words:,}", f"{s.mentions:,}", f"{s.as_reference:.1%}", f"{s.consistent:.1%}")
     print_table(table)

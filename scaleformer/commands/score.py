@@ -124,14 +124,8 @@ def _score_plain(options: Options, given: Sequence[str]) -> None:
     scores = score_plain(documents, hypotheses, metrics, ter=options.ter)
     conditions = {"input": options.input, "reference": options.reference, "metrics": asdict(metrics)}
     path = write_plain(options.output, scores, conditions)
-<<<<<<< HEAD
-    print_report(scores.report, f"{len(documents)} documents, {scores.aligned} realigned")
+    print_report(scores.report, f"{counted(len(documents), 'document')}, {scores.aligned} realigned")
     print_positions(scores.positions)
-=======
-    console = Console()
-    print_report(scores.report, console, f"{counted(len(documents), 'document')}, {scores.aligned} realigned")
-    print_positions(scores.positions, console)
->>>>>>> bf6809a (Say what to type in place of words that are no settings, and give each run a folder)
     found = scores.difference.to_dict()
     print(
         f"omitted: {found['omitted']:.2%} of the tokens of the reference, {found['omitted_segments']} whole segments\n"

@@ -23,7 +23,7 @@ _READ_BY = {"source_suffix": "text", "target_suffix": "text", "boundaries": "tex
 
 
 class MissingSplit(DataError):
-    """The split does not exist or has no documents."""
+    """The split does not exist, or has no documents or references."""
 
 
 @dataclass(frozen=True)

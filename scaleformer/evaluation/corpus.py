@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scaleformer.checkpoints.run_config import target_language, test_split
+from scaleformer.checkpoints.run_config import from_here, target_language, test_split
 from scaleformer.data.config import DataConfig
 from scaleformer.data.sources import SplitSource, split_sources
 from scaleformer.system.schema import from_mapping, shown
@@ -50,6 +50,7 @@ class ChosenCorpus:
 
 def choose_corpora(run: Mapping[str, Any], settings: Mapping[str, Any] | None, split: str) -> list[ChosenCorpus]:
     """As `choose_corpus`, but with tags and several corpora: of these, all that have the split, each under its name."""
+    run = _seen_from_here(run)
     config = _config(run, settings)
     if not config.parts:
         return [_chosen(run, settings, config, split)]
@@ -70,12 +71,18 @@ def choose_corpus(run: Mapping[str, Any], settings: Mapping[str, Any] | None, sp
     splits are drawn from the training file in a different way than for the run.
     Raises ValueError without a corpus or split, for wrong settings, several corpora, and a tag.
     """
+    run = _seen_from_here(run)
     config = _config(run, settings)
     if config.parts:
         raise ValueError(f"there are several corpora, {config.place}: choose one with data=jsonl data.path=DIR")
     if config.tag is not None:
         raise ValueError(f"data.tag={shown(config.tag)}: this command takes no tags; translate, evaluate and score do")
     return _chosen(run, settings, config, split)
+
+
+def _seen_from_here(run: Mapping[str, Any]) -> Mapping[str, Any]:
+    data = run.get("data")
+    return {**run, "data": from_here(data, run)} if isinstance(data, Mapping) else run
 
 
 def _config(run: Mapping[str, Any], settings: Mapping[str, Any] | None) -> DataConfig:

@@ -14,6 +14,7 @@ from scaleformer.checkpoints.model_file import LoadedModel, load_model
 from scaleformer.data.tokenizer import TokenizerConfig
 from scaleformer.data.tokenizer_extension import Extension, extend, read_words
 from scaleformer.model.transformer import ModelConfig, Transformer
+from scaleformer.training.resume import is_free
 
 # Tokenizer settings that do not matter once the vocabulary is built.
 FREE = ("max_segments", "extend")
@@ -34,24 +35,56 @@ class Transfer:
         return f"{self.taken} weights copied; new, initialized as usual: {new}; not used from the parent: {left}"
 
 
-def load_parent(path: str, config: TokenizerConfig) -> LoadedModel:
+def load_parent(path: str) -> LoadedModel:
     """The model to begin with: a run, checkpoint, exported model, or a name on the Hugging Face Hub.
 
-    Raises ValueError in one line where it cannot be read, and where `config` asks for different tokenizers.
+    Raises ValueError in one line where it cannot be read.
     """
     try:
-        parent = load_model(path)
+        return load_model(path)
     except ValueError as error:
         raise ValueError(f"init_from: {error}") from error
-    saved = parent.config.get("tokenizer") or {}
+
+
+def sizes_of(parent: LoadedModel) -> dict[str, Any]:
+    """The groups `model` and `tokenizer` of a model, the latter as far as known."""
+    joint = parent.source_tokenizer.proto == parent.target_tokenizer.proto
+    known = {"joint": joint, **(parent.config.get("tokenizer") or {})}
+    return {"model": asdict(parent.model.config), "tokenizer": known}
+
+
+def inherited(
+    config: Mapping[str, Any], sizes: Mapping[str, Any], given: Iterable[str]
+) -> tuple[dict[str, Any], list[str]]:
+    """A configuration with the sizes and tokenizers of a model to begin with (`sizes_of`), and what it took, in words.
+
+    given  overrides of the command line: `model.width=64`, and all below the group in `model=small`, stay as they are.
+           The options of an attention are taken where it is the same
+    """
+    keys, taken = {override.lstrip("+").partition("=")[0].replace("/", ".") for override in given}, []
+
+    def take(own: Any, theirs: Any, name: str) -> Any:
+        if name in keys or is_free(name) or name.partition("tokenizer.")[2] in FREE:
+            return own
+        if isinstance(own, Mapping) and isinstance(theirs, Mapping) and own.get("name") == theirs.get("name"):
+            return {key: take(value, theirs.get(key, value), f"{name}.{key}") for key, value in own.items()}
+        if own == theirs or isinstance(own, Mapping) or isinstance(theirs, Mapping):
+            return own
+        taken.append(f"{name}={json.dumps(theirs)}")
+        return theirs
+
+    made = {group: take(config[group], own, group) for group, own in sizes.items()}
+    return {**config, **made}, [f"init_from {config['init_from']}: as there: {', '.join(taken)}"] if taken else []
+
+
+def check_tokenizers(parent: LoadedModel, config: TokenizerConfig) -> None:
+    """Raises ValueError in one line where `config` asks for other tokenizers than those of the model to begin with."""
+    path, saved = parent.path, sizes_of(parent)["tokenizer"]
     wanted = {name: value for name, value in asdict(config).items() if name not in FREE}
     if differing := {n: saved[n] for n, value in wanted.items() if n in saved and saved[n] != value}:
         here = ", ".join(f"tokenizer.{name}={json.dumps(wanted[name])}" for name in differing)
         give = " ".join(f"tokenizer.{name}={json.dumps(value)}" for name, value in differing.items())
         raise ValueError(f"init_from={path}: its tokenizers differ from {here}: set {give}")
-    if config.joint and parent.source_tokenizer.proto != parent.target_tokenizer.proto:
-        raise ValueError(f"init_from={path}: it has a separate tokenizer for each language: set tokenizer.joint=false")
-    return parent
 
 
 def extend_parent(parent: LoadedModel, config: TokenizerConfig) -> tuple[LoadedModel, str]:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from scaleformer.batch import Batch
 
+# metric, its name and digits; the bar keeps the values of the last validation, lines without a terminal do not
 SHOWN = (("train/loss", "loss", 3), ("val/loss", "val", 3), ("val/bleu", "BLEU", 1))
 
 
@@ -125,7 +126,7 @@ class TrainingProgress(Callback):
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if not trainer.sanity_checking:
-            self._show(trainer)
+            self._show(trainer, validated=True)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._stop()
@@ -138,13 +139,16 @@ class TrainingProgress(Callback):
             self.bar.stop()
             self.bar = None
 
-    def _show(self, trainer: pl.Trainer, note: str = "") -> None:
+    def _show(self, trainer: pl.Trainer, note: str = "", validated: bool = False) -> None:
         if not trainer.is_global_zero:
             return
         metrics = trainer.callback_metrics
         parts = [f"step {trainer.global_step:,}"]
-        parts += [f"{short} {float(metrics[name]):.{digits}f}" for name, short, digits in SHOWN if name in metrics]
-        parts.append(note or f"{float(self.speed):,.0f} tokens/s")
+        for name, short, digits in SHOWN:
+            if name in metrics and (validated or self.bar is not None or not name.startswith("val/")):
+                parts.append(f"{short} {float(metrics[name]):.{digits}f}")
+        if note or self.speed:
+            parts.append(note or f"{float(self.speed):,.0f} tokens/s")
         place = self._place(trainer)
         if self.bar is not None:
             self.bar.status = "  ".join(parts)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from scaleformer.data.config import MissingSplit
 from scaleformer.data.datamodule import DocumentDataModule
+from scaleformer.data.sources import SplitSource
 from scaleformer.model.transformer import Transformer
+from scaleformer.system.schema import shown
+from scaleformer.text.documents import Document, one_line
 from scaleformer.training.settings import Settings
 
 
@@ -17,7 +21,9 @@ def prepare(data: DocumentDataModule, settings: Settings) -> None:
     data.source("train")
     if settings.test.enabled:
         try:
-            data.documents(settings.test.split)
+            documents, source = data.documents(settings.test.split), data.source(settings.test.split)
+            for corpus, part in getattr(source, "parts", (("", source),)):
+                _check_references([d for d in documents if d.id.startswith(corpus and f"{corpus}/")], part)
         except MissingSplit as error:
             raise ValueError(
                 f"{error} (the final evaluation needs it: set test.split=NAME, or test.enabled=false to skip it)"
@@ -30,9 +36,22 @@ def prepare(data: DocumentDataModule, settings: Settings) -> None:
         raise ValueError(
             f'{error} (data.hub.train and data.hub.valid name the splits; data.hub.valid="" for none)'
         ) from error
-    if settings.callbacks.early_stopping.patience and "valid" not in data.sources:
-        raise ValueError("callbacks.early_stopping.patience needs a valid split, and there is none: set it to null")
+    if settings.callbacks.early_stopping.patience:
+        every, trainer = settings.trainer["val_check_interval"], settings.trainer
+        batches = trainer["max_steps"] * trainer["accumulate_grad_batches"]
+        what = "a valid split, and there is none" if "valid" not in data.sources else ""
+        if isinstance(every, int) and 0 < batches < every:
+            what = f"a validation before batch {batches:,}, the last one: lower trainer.val_check_interval={every}"
+        if what:
+            raise ValueError(f"callbacks.early_stopping.patience needs {what}, or set it to null")
     data.prepare_data()
+
+
+def _check_references(documents: Sequence[Document], source: SplitSource) -> None:
+    lacking = [document.id for document in documents if not document.target]
+    if lacking or not any(one_line(document.target).strip() for document in documents):
+        what = f"document {shown(lacking[0])} has no reference" if lacking else "all references are empty"
+        raise MissingSplit(f"{source.where}: {what}: there is nothing to score against in {source.name!r}")
 
 
 def check_lengths(model: Transformer, settings: Settings, data: DocumentDataModule) -> None:

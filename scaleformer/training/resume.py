@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from scaleformer.checkpoints.model_file import find_checkpoint, read_checkpoint
+from scaleformer.checkpoints.run_config import PATHS, from_here
 from scaleformer.system.files import atomic_writer
 
 OVERRIDES = Path(".hydra") / "overrides.yaml"
@@ -28,8 +29,7 @@ HARMLESS = (
     *("callbacks.checkpoint", "callbacks.early_stopping", "callbacks.validation_bleu", "callbacks.max_bad_steps"),
     *("trainer.max_steps", "trainer.max_time", "trainer.max_epochs", "trainer.log_every_n_steps"),
     *("trainer.val_check_interval", "trainer.detect_anomaly", "data.cache_dir", "data.num_workers"),
-    *("data.num_proc", "data.target_language"),
-    "data.path",  # its content is compared by fingerprint
+    *("data.num_proc", "data.target_language"),  # of paths, the contents are compared by fingerprint
 )
 
 
@@ -94,31 +94,33 @@ def check_settings(package: Mapping[str, Any], config: Mapping[str, Any]) -> Non
     """Raises ValueError where `config` changes a setting that the weights of the run depend on. Warns of other changes
     that affect results, and of a `trainer.max_steps` that the run has passed."""
     differing = []
-    before = package["config"]
+    before = {**package["config"], "data": from_here(package["config"].get("data") or {}, package["config"])}
     for group in FIXED:
         saved = _flat(before[group], group)
         for name, value in _flat(config[group], group).items():
             # A group of settings on one side may be a single value on the other: then the depths of names differ.
             others = [key for key in saved if f"{key}.".startswith(f"{name}.") or f"{name}.".startswith(f"{key}.")]
-            differing += [
-                (name, value, key, saved[key]) for key in others if not _is_free(name) and saved[key] != value
-            ]
+            differing += [(name, value, key, saved[key]) for key in others if not is_free(name) and saved[key] != value]
     if differing:  # report another attention first: its options differ with it
         name, value, key, old = min(differing, key=lambda found: CHOICE.fullmatch(found[2]) is None)
         raise ValueError(
             f"resume: {name}={value}, but the run has {key}={old}, and its weights depend on it: set "
             f"{_given_as(key, old)} (a default may have changed since), or start a new run"
         )
-    changed = []
+    changed: list[str] = []
+    moved: list[str] = []
     for group, now in config.items():
         saved = _flat(before.get(group, {}), group)
         for name, value in _flat(now, group).items():
             harmless = any(name == free or name.startswith(f"{free}.") for free in HARMLESS)
-            harmless |= re.fullmatch(r"data\.corpora\.[^.]+\.path", name) is not None
             if not harmless and saved.get(name) != value:
-                changed.append(f"{name}={value} (was {saved.get(name, 'not set')})")
+                found = moved if PATHS.fullmatch(name) else changed
+                found.append(f"{name}={value} (was {saved.get(name, 'not set')})")
     if changed:
         warnings.warn(f"resume: {', '.join(changed)}: results will differ from the run so far", stacklevel=2)
+    if moved:
+        what = f"resume: {', '.join(moved)}: the run reads its documents there from now on"
+        warnings.warn(what, stacklevel=2)
     step, last = package["step"], config["trainer"]["max_steps"]
     if 0 < last < step:
         what = f"the run is at step {step}, past trainer.max_steps={last}"
@@ -133,7 +135,8 @@ def _given_as(key: str, value: Any) -> str:
     return f"model/attention{place}={'null' if value is None else value}"
 
 
-def _is_free(name: str) -> bool:
+def is_free(name: str) -> bool:
+    """Whether the weights do not depend on a setting of the model."""
     return name in FREE or (name.startswith("model.") and name.rpartition(".")[2] in FREE_OF_ATTENTION)
 
 

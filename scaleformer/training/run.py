@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from rich.console import Console
 
 from scaleformer.checkpoints.lightning_io import SafeCheckpointIO
 from scaleformer.checkpoints.model_file import make_package, read_tokenizers
-from scaleformer.checkpoints.run_config import target_language, trained_mode
+from scaleformer.checkpoints.run_config import from_here, target_language, trained_mode
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.report import DataReport
 from scaleformer.data.several import data_module
@@ -29,7 +30,15 @@ from scaleformer.training.callbacks import build_callbacks
 from scaleformer.training.carried_memory import check_consecutive
 from scaleformer.training.freezing import freeze
 from scaleformer.training.guard import StepGuard
-from scaleformer.training.initialization import extend_parent, load_parent, origin_of, transfer_weights
+from scaleformer.training.initialization import (
+    check_tokenizers,
+    extend_parent,
+    inherited,
+    load_parent,
+    origin_of,
+    sizes_of,
+    transfer_weights,
+)
 from scaleformer.training.interruption import SignalWatch
 from scaleformer.training.loggers import build_loggers, log_results, start_loggers
 from scaleformer.training.module import TranslationModule
@@ -88,14 +97,16 @@ def run(config: Mapping[str, Any], start: Start | None = None) -> float | None:
     """
     quieten()
     with SignalWatch() as signals:
-        parts = build(config, signals)
+        # the config.yaml of a run, which is not composed of groups, gives all
+        defaults = start is not None and "experiment" in start.record["hydra"]["runtime"]["choices"]
+        parts = build(config, signals, start.overrides if start is not None and defaults else None)
         if not parts.trainer.is_global_zero:
             _fit(parts)
             return None
         report = examine(parts)
         with claimed(parts.directory):
             refuse_held(parts.directory, parts.checkpoint)  # another one may have begun and ended since
-            start_loggers(parts.loggers, dict(config))
+            start_loggers(parts.loggers, dict(parts.config))
             record(parts, start)
             with _status(parts, signals):
                 write_counts(parts, report)
@@ -110,19 +121,32 @@ def best_value(parts: Run) -> float | None:
     return None if best.best_model_score is None else float(best.best_model_score)
 
 
-def build(config: Mapping[str, Any], signals: SignalWatch) -> Run:
-    """Build and check all parts of a training; writes nothing into the folder of the run."""
+def build(config: Mapping[str, Any], signals: SignalWatch, given: Sequence[str] | None = None) -> Run:
+    """Build and check all parts of a training; writes nothing into the folder of the run.
+
+    given  overrides of the command line: with `init_from` all other sizes are those of the parent. None: all is given
+    """
     settings = read_settings(config)
     directory = Path(settings.run_dir)
     checkpoint, package = open_checkpoint(settings.resume) if settings.resume else (None, None)
     refuse_held(directory, checkpoint)
+    parent = load_parent(settings.init_from) if settings.init_from and not package else None
+    notes: list[str] = []
+    if package is not None:
+        config = {**config, "data": from_here(config["data"], package["config"])}
+        sizes = {"model": package["model"], "tokenizer": package["config"]["tokenizer"]}  # the parent may be gone
+    elif parent is not None:
+        sizes = sizes_of(parent)
+    if settings.init_from and given is not None:
+        config, notes = inherited(config, sizes, given)
     if package is not None:
         check_settings(package, config)
+    settings = read_settings(config)
     step = 0 if package is None else package["step"]
     set_up_cpu(settings.threads)
 
-    parent = load_parent(settings.init_from, settings.tokenizer) if settings.init_from and not package else None
-    notes = []
+    if parent is not None:
+        check_tokenizers(parent, settings.tokenizer)
     if parent is not None and settings.tokenizer.extend is not None:
         parent, note = extend_parent(parent, settings.tokenizer)
         notes.append(note)
@@ -154,7 +178,9 @@ def build(config: Mapping[str, Any], signals: SignalWatch) -> Run:
     notes += freeze(model, settings.freeze)
     module = TranslationModule(
         model,
-        make_package(model_config, dict(config), data.source_tokenizer, data.target_tokenizer, origin),
+        make_package(
+            model_config, {**config, "folder": str(Path.cwd())}, data.source_tokenizer, data.target_tokenizer, origin
+        ),
         settings.optimizer,
         settings.schedule,
         settings.label_smoothing,
@@ -176,6 +202,8 @@ def train(parts: Run) -> None:
         with suppress(OSError):  # for a full disk, training itself has reported the error
             if (report := parts.data.trained_report) is not None:
                 write_counts(parts, report)
+    if parts.settings.callbacks.early_stopping.patience and best_value(parts) is None:
+        warnings.warn("callbacks.early_stopping: training ended before its first validation", stacklevel=2)
     if not parts.trainer.global_step:
         limits = ", ".join(f"trainer.{n}={parts.config['trainer'].get(n)}" for n in ("max_time", "max_epochs"))
         raise ValueError(f"the limit ({limits}) was reached before the first step: raise it")

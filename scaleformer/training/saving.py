@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,8 @@ from scaleformer.training.interruption import interrupted
 from scaleformer.training.lightning_internals import before_this_batch, validates_next
 from scaleformer.training.module import TranslationModule
 from scaleformer.training.run_folder import write_status
+
+FIRST = 60.0  # seconds until the first checkpoint of a run
 
 
 class BestCheckpoint(ModelCheckpoint):
@@ -47,13 +50,15 @@ class LastCheckpoint(Checkpoint):
     count the first batches of the next epoch towards the old one, and accumulate fewer of them. Training stops only
     between steps, never with gradients half accumulated.
 
-    minutes  None: by steps only. The clock of the first process counts.
+    minutes  None: by steps only; a run without a checkpoint gets one after the first minute. The clock of the first
+             process counts
+    status.json follows every logged step.
     """
 
     def __init__(self, path: Path, every_n_train_steps: int, minutes: float | None = None) -> None:
         self.path = path
         self.every = every_n_train_steps
-        self.minutes = minutes
+        self.wait = self.usual_wait = 60 * (minutes or math.inf)  # seconds
         self.step = self.saved_step = 0
         self.saved = 0.0
         self.pending = False
@@ -61,6 +66,7 @@ class LastCheckpoint(Checkpoint):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.step = self.saved_step = trainer.global_step
         self.saved = time.monotonic()
+        self.wait = self.usual_wait if self.path.is_file() else min(self.usual_wait, FIRST)
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
@@ -71,7 +77,7 @@ class LastCheckpoint(Checkpoint):
                 self._save(trainer)
         if pl_module.stopping and self.saved_step == trainer.global_step and not pl_module.batches:
             raise interrupted(pl_module.stopping, self.saved_step, self.path.parent.parent)
-        if self.minutes is not None and trainer.is_global_zero and time.monotonic() - self.saved >= 60 * self.minutes:
+        if trainer.is_global_zero and time.monotonic() - self.saved >= self.wait:
             pl_module.save = 1
 
     def on_train_batch_end(
@@ -88,6 +94,8 @@ class LastCheckpoint(Checkpoint):
             self.pending = True
             if not validates_next(trainer) and not trainer.fit_loop.epoch_loop.batch_progress.is_last_batch:
                 self._save(trainer)
+        if trainer.is_global_zero and self.step % trainer.log_every_n_steps == 0:  # type: ignore[attr-defined]
+            write_status(self.path.parent.parent, "training", self.step)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         assert isinstance(pl_module, TranslationModule)
@@ -101,6 +109,7 @@ class LastCheckpoint(Checkpoint):
         if trainer.is_global_zero:
             write_status(self.path.parent.parent, "training", trainer.global_step)
         self.saved_step, self.saved, self.pending = trainer.global_step, time.monotonic(), False
+        self.wait = self.usual_wait
 
 
 class FinalCheckpoint(Callback):

@@ -6,7 +6,8 @@ import warnings
 
 import pytest
 
-from scaleformer.evaluation.corpus import choose_corpus
+from scaleformer.checkpoints.run_config import from_here
+from scaleformer.evaluation.corpus import choose_corpora, choose_corpus
 from tests.runs import write_corpus
 
 
@@ -43,3 +44,26 @@ def test_wrong_choices(tmp_path):
         choose_corpus({}, other, "test")
     with pytest.raises(ValueError, match=r"data\.pat: no such setting"):
         choose_corpus({}, {"pat": "x"}, "test")
+
+
+def test_the_documents_of_a_run_are_found_from_any_folder(tmp_path, monkeypatch):
+    home = tmp_path / "home"
+    for name in ("corpus", "second"):
+        write_corpus(home / name)
+        write_corpus(home / name, "train")
+    monkeypatch.chdir(tmp_path)
+    run = {"data": {"format": "jsonl", "path": "corpus"}, "folder": str(home)}
+    assert choose_corpus(run, None, "test").source.where == str(home / "corpus" / "test.jsonl")
+    several = {**run, "data": {"format": "jsonl", "corpora": {"a": {"path": "corpus"}, "b.c": {"path": "second"}}}}
+    found = choose_corpora(several, None, "test")
+    assert [corpus.source.where for corpus in found] == [str(home / n / "test.jsonl") for n in ("corpus", "second")]
+    with pytest.raises(ValueError, match=rf"{home}/gone: no such file or folder \(data.path\)"):
+        choose_corpus({**run, "data": {"format": "jsonl", "path": "gone"}}, None, "test")
+    with pytest.raises(ValueError, match=r"^second: no such file"):  # not a path of the run
+        choose_corpus(run, {"format": "jsonl", "path": "second"}, "test")
+    write_corpus(tmp_path / "corpus")  # what is here comes first
+    assert choose_corpus(run, None, "test").source.where == "corpus/test.jsonl"
+    hub = {"format": "hub", "hub": {"name": "corpus", "data_files": {"train": "second/train.jsonl", "test": "a/b"}}}
+    seen = from_here({**hub, "level": "second"}, {"data": {**hub, "level": "second"}, "folder": str(home)})
+    assert seen["hub"]["data_files"] == {"train": str(home / "second" / "train.jsonl"), "test": "a/b"}
+    assert (seen["hub"]["name"], seen["level"]) == ("corpus", "second")

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -137,3 +138,24 @@ def test_a_signal_after_the_last_step_is_not_lost(tmp_path: Path, cache: Path, m
     training.run(configure(tmp_path, cache, *options, f"resume={tmp_path}"))
     assert (tmp_path / "results" / "bleu-test.json").is_file()
     assert json.loads((tmp_path / "status.json").read_text(encoding="utf-8"))["state"] == "finished"
+
+
+def test_status_follows_the_logged_steps_and_the_first_minute_is_kept(tmp_path: Path, cache: Path, monkeypatch) -> None:
+    """A step takes 25 seconds: the first checkpoint comes with the step that begins after a minute."""
+    now, said = [0.0], []
+    step = training.TranslationModule.training_step
+
+    def slow(module, batch, index):
+        status = json.loads((tmp_path / "status.json").read_text(encoding="utf-8"))
+        saved = (tmp_path / "checkpoints" / "last.ckpt").is_file()
+        said.append((status["step"], weights(tmp_path, "global_step") if saved else 0))
+        now[0] += 25
+        return step(module, batch, index)
+
+    monkeypatch.setattr("scaleformer.training.saving.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(training.TranslationModule, "training_step", slow)
+    options = ("trainer.max_steps=9", "callbacks.checkpoint.every_n_train_steps=500", "trainer.val_check_interval=99")
+    training.run(configure(tmp_path, cache, *FAST, *options))
+    assert said == [(0, 0), (1, 0), (2, 0), (3, 0), (4, 4), (5, 4), (6, 4), (7, 4), (8, 4)]
+    status = json.loads((tmp_path / "status.json").read_text(encoding="utf-8"))
+    assert (status["state"], status["step"]) == ("finished", 9)

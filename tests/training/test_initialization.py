@@ -15,7 +15,7 @@ from scaleformer.checkpoints.model_file import export_model, load_model
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
 from scaleformer.model.transformer import Transformer
 from scaleformer.training import run as training
-from scaleformer.training.initialization import load_parent, transfer_weights
+from scaleformer.training.initialization import check_tokenizers, inherited, load_parent, sizes_of, transfer_weights
 from scaleformer.training.interruption import SignalWatch
 from scaleformer.training.resume import check_settings, open_checkpoint
 from tests.processes import assert_same, finish
@@ -171,7 +171,10 @@ def test_any_part_may_be_frozen(cache: Path, tmp_path: Path, pattern: str, froze
             "32) here, target_embedding.weight is (412, 16) there and (412, 32) here and ",
         ),
         (("init_from={parent}", "model.heads=4"), "has 2 heads, this model has 4: set model.heads=2"),
-        (("init_from={parent}", "model.width=32"), "more: set model.decoder_layers=2 model.width=16"),
+        (
+            ("init_from={parent}", "model.width=32", "model.decoder_layers=1"),
+            "more: set model.decoder_layers=2 model.width=16",
+        ),
         (
             ("init_from={parent}", "tokenizer.vocab_size=450", "tokenizer.byte_fallback=false"),
             "its tokenizers differ from tokenizer.vocab_size=450, tokenizer.byte_fallback=false: set "
@@ -213,6 +216,34 @@ def test_separate_tokenizers_do_not_fit_a_joint_one(tmp_path: Path) -> None:
     other = Tokenizer.train(texts, tokenizer().vocab_size, "bpe")
     content["scaleformer"]["target_tokenizer"] = torch.frombuffer(bytearray(other.proto), dtype=torch.uint8)
     torch.save(content, path)
-    with pytest.raises(ValueError, match=r"has a separate tokenizer for each language: set tokenizer\.joint=false"):
-        load_parent(str(run), TokenizerConfig())
-    load_parent(str(run), TokenizerConfig(joint=False))
+    with pytest.raises(ValueError, match=r"differ from tokenizer\.joint=true: set tokenizer\.joint=false"):
+        check_tokenizers(load_parent(str(run)), TokenizerConfig())
+    check_tokenizers(load_parent(str(run)), TokenizerConfig(joint=False))
+
+
+def test_sizes_and_vocabulary_are_those_of_the_parent_unless_given(
+    parent: Path, cache: Path, command: Command, tmp_path: Path
+) -> None:
+    loaded = load_parent(str(parent))
+    config = configure(tmp_path, cache, "model.width=32", "tokenizer.vocab_size=500", f"init_from={parent}")
+    taken, (note,) = inherited(config, sizes_of(loaded), ["init_from=x"])
+    assert (taken["model"]["width"], taken["model"]["decoder_layers"], taken["tokenizer"]["vocab_size"]) == (16, 2, 412)
+    assert taken["model"]["dropout"] == config["model"]["dropout"]
+    assert taken["model"]["attention"] == config["model"]["attention"]  # another one than the parent's
+    assert note == f"init_from {parent}: as there: model.decoder_layers=2, model.width=16, tokenizer.vocab_size=412"
+    for given in (["model.width=32", "+tokenizer.vocab_size=500"], ["model=small", "tokenizer=separate"]):
+        kept, _ = inherited(config, sizes_of(loaded), given)
+        assert (kept["model"]["width"], kept["tokenizer"]["vocab_size"]) == (32, 500)
+    same = {**config["model"]["attention"], "near": 5, "algorithm": "quadratic"}
+    options, _ = inherited(config, {"model": {**taken["model"], "attention": same}}, [])
+    assert options["model"]["attention"] == {**config["model"]["attention"], "near": 5}
+
+    run = tmp_path / "run"
+    places = (f"hydra.run.dir={run}", f"init_from={parent}", "trainer.max_steps=1")
+    code, out, err = command(*places)
+    assert code == 0, err
+    assert "as there: model.decoder_layers=2" in out
+    content = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    assert content["model"]["decoder_layers"] == 2
+    code, out, err = command(f"resume={run}", "trainer.max_steps=2")
+    assert (code, load_model(run).model.config.decoder_layers) == (0, 2), err

@@ -170,7 +170,7 @@ def test_a_truncated_checkpoint_is_reported(finished: Path, command: Command, tm
         ("trainer.nothing=1", "trainer.nothing: no such setting; there are accelerator"),
         ("model=huge", "Could not find 'model/huge' Available options in 'model': base small tiny"),
         ("run_dir=x", "run_dir=x: this is filled in: set the folder of a run with hydra.run.dir=x"),
-        ("seed", "missing EQUAL"),
+        ("seed", "seed: a setting is written KEY=VALUE"),
         ("seed=one", "seed is 'one': it must be an int"),
         ("resume=nowhere", "resume=nowhere: no run to resume (nowhere/.hydra/overrides.yaml is missing)"),
     ],
@@ -288,3 +288,31 @@ def test_an_unwritable_run_folder(command: Command, refusal: Callable[..., str],
     message = refusal(f"data.cache_dir={tmp_path / 'file' / 'cache'}")
     assert "cannot write the cache (Not a directory): set data.cache_dir" in message
     assert (tmp_path / "file").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    ("target", "what"), [(["", " "], "all references are empty"), ([], "document '(two/)?x' has no ref")]
+)
+def test_references_without_text_are_refused_before_training(
+    tmp_path: Path, refusal: Callable[..., str], target: list[str], what: str
+) -> None:
+    beads = {} if target else {"beads": [[2, 0]]}
+    corpus = write_corpus(tmp_path / "corpus", "train", DOCUMENTS * 20)
+    write_corpus(corpus, "test", [{"id": "x", "source": ["a", "b"], "target": target, **beads}])
+    good = write_corpus(tmp_path / "good", "train", DOCUMENTS * 20)
+    write_corpus(good, "test", DOCUMENTS)
+    both = f"data.corpora={{one: {{path: {good}}}, two: {{path: {corpus}}}}}"
+    for data in (f"data.path={corpus}", both):
+        message = refusal("data=jsonl", data, "tokenizer.vocab_size=302", "test.enabled=true")
+        assert re.search(f"{corpus}/test.jsonl: {what}", message)
+        assert "set test.split=NAME, or test.enabled=false" in message
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+def test_early_stopping_needs_a_validation(tmp_path: Path, cache: Path, refusal: Callable[..., str]) -> None:
+    patience = "callbacks.early_stopping.patience=2"
+    options = (patience, "trainer.max_steps=2", "trainer.accumulate_grad_batches=2", "trainer.val_check_interval=5")
+    assert "patience needs a validation before batch 4, the last one: lower trainer.val_ch" in refusal(*options)
+    limits = (patience, "trainer.max_steps=-1", "+trainer.max_epochs=1", "trainer.val_check_interval=500")
+    with pytest.warns(UserWarning, match="early_stopping: training ended before its first validation"):
+        training.run(configure(tmp_path / "run", cache, *FAST, *limits))

@@ -177,3 +177,13 @@ def test_harmless_settings_change_without_a_warning(run: Path) -> None:
     limited = {**same["trainer"], "limit_train_batches": 7}  # type: ignore[dict-item]
     with pytest.warns(UserWarning, match=r"trainer\.limit_train_batches=7 \(was not set\): results will differ"):
         check_settings(package, {**same, "trainer": limited})
+
+
+def test_another_place_of_the_documents_is_named(run: Path, tmp_path: Path, monkeypatch) -> None:
+    package = open_checkpoint(run)[1]
+    package["config"] = {**CONFIG, "data": {"path": "corpus"}, "folder": str(tmp_path)}
+    with pytest.warns(UserWarning, match=rf"^resume: data\.path=other \(was {tmp_path}/corpus\): the run"):
+        check_settings(package, {**CONFIG, "data": {"path": "other"}})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_settings(package, {**CONFIG, "data": {"path": str(tmp_path / "corpus")}})  # the same place
