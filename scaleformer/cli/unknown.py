@@ -10,36 +10,25 @@ from omegaconf import DictConfig, OmegaConf
 
 from scaleformer.system.schema import unknown_setting
 
-SYNONYMS = {
-    "attention": "model/attention",
-    "batch_size": "data.batch_tokens",
-    "batch_tokens": "data.batch_tokens",
-    "beam": "decoding.beam_size",
-    "beam_size": "decoding.beam_size",
-    "corpus": "data.path",
-    "d_model": "model.width",
-    "dataset": "data.path",
-    "devices": "trainer.devices",
-    "epochs": "trainer.max_epochs",
-    "fp16": "trainer.precision",
-    "gpus": "trainer.devices",
-    "hidden_size": "model.width",
-    "learning_rate": "optimizer.learning_rate",
-    "lr": "optimizer.learning_rate",
-    "max_epochs": "trainer.max_epochs",
-    "max_len": "data.max_tokens",
-    "max_length": "data.max_tokens",
-    "max_steps": "trainer.max_steps",
-    "num_epochs": "trainer.max_epochs",
-    "num_workers": "data.num_workers",
-    "path": "data.path",
-    "patience": "callbacks.early_stopping.patience",
-    "precision": "trainer.precision",
-    "steps": "trainer.max_steps",
-    "vocab_size": "tokenizer.vocab_size",
-    "warmup": "schedule.warmup_steps",
-    "warmup_steps": "schedule.warmup_steps",
+# Settings by the names that they have in other toolkits, or without their group.
+_NAMES = {
+    "callbacks.early_stopping.patience": "patience",
+    "data.batch_tokens": "batch_size batch_tokens",
+    "data.max_tokens": "max_len max_length",
+    "data.num_workers": "num_workers",
+    "data.path": "corpus dataset path",
+    "decoding.beam_size": "beam beam_size",
+    "model.width": "d_model hidden_size",
+    "model/attention": "attention",
+    "optimizer.learning_rate": "learning_rate lr",
+    "schedule.warmup_steps": "warmup warmup_steps",
+    "tokenizer.vocab_size": "vocab_size",
+    "trainer.devices": "devices gpus",
+    "trainer.max_epochs": "epochs max_epochs num_epochs",
+    "trainer.max_steps": "max_steps steps",
+    "trainer.precision": "fp16 precision",
 }
+SYNONYMS = {word: name for name, words in _NAMES.items() for word in words.split()}
 
 
 def unknown_override(error: HydraException) -> str | None:

@@ -46,21 +46,22 @@ def load_parent(path: str) -> LoadedModel:
         raise ValueError(f"init_from: {error}") from error
 
 
-def sizes_of(parent: LoadedModel) -> dict[str, Any]:
-    """The groups `model` and `tokenizer` of a model, the latter as far as known."""
+def tokenizer_settings(parent: LoadedModel) -> dict[str, Any]:
+    """The group `tokenizer` of a model, as far as known."""
     joint = parent.source_tokenizer.proto == parent.target_tokenizer.proto
-    known = {"joint": joint, **(parent.config.get("tokenizer") or {})}
-    return {"model": asdict(parent.model.config), "tokenizer": known}
+    return {"joint": joint, **(parent.config.get("tokenizer") or {})}
 
 
 def inherited(
-    config: Mapping[str, Any], sizes: Mapping[str, Any], given: Iterable[str]
+    config: Mapping[str, Any], model: Mapping[str, Any], tokenizer: Mapping[str, Any], given: Iterable[str] | None
 ) -> tuple[dict[str, Any], list[str]]:
-    """A configuration with the sizes and tokenizers of a model to begin with (`sizes_of`), and what it took, in words.
+    """A configuration with the sizes and tokenizers of a model to begin with, and what it took, in words.
 
     given  overrides of the command line: `model.width=64`, and all below the group in `model=small`, stay as they are.
-           The options of an attention are taken where it is the same
+           The options of an attention are taken where it is the same. None: all is given
     """
+    if given is None:
+        return dict(config), []
     keys, taken = {override.lstrip("+").partition("=")[0].replace("/", ".") for override in given}, []
 
     def take(own: Any, theirs: Any, name: str) -> Any:
@@ -73,13 +74,14 @@ def inherited(
         taken.append(f"{name}={json.dumps(theirs)}")
         return theirs
 
-    made = {group: take(config[group], own, group) for group, own in sizes.items()}
+    groups = {"model": model, "tokenizer": tokenizer}
+    made = {group: take(config[group], theirs, group) for group, theirs in groups.items()}
     return {**config, **made}, [f"init_from {config['init_from']}: as there: {', '.join(taken)}"] if taken else []
 
 
 def check_tokenizers(parent: LoadedModel, config: TokenizerConfig) -> None:
     """Raises ValueError in one line where `config` asks for other tokenizers than those of the model to begin with."""
-    path, saved = parent.path, sizes_of(parent)["tokenizer"]
+    path, saved = parent.path, tokenizer_settings(parent)
     wanted = {name: value for name, value in asdict(config).items() if name not in FREE}
     if differing := {n: saved[n] for n, value in wanted.items() if n in saved and saved[n] != value}:
         here = ", ".join(f"tokenizer.{name}={json.dumps(wanted[name])}" for name in differing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytorch_lightning as pl
 from rich.console import Console
 
 from scaleformer.checkpoints.lightning_io import SafeCheckpointIO
-from scaleformer.checkpoints.model_file import make_package, read_tokenizers
+from scaleformer.checkpoints.model_file import LoadedModel, make_package, read_tokenizers
 from scaleformer.checkpoints.run_config import from_here, target_language, trained_mode
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.report import DataReport
@@ -36,7 +36,7 @@ from scaleformer.training.initialization import (
     inherited,
     load_parent,
     origin_of,
-    sizes_of,
+    tokenizer_settings,
     transfer_weights,
 )
 from scaleformer.training.interruption import SignalWatch
@@ -130,28 +130,26 @@ def build(config: Mapping[str, Any], signals: SignalWatch, given: Sequence[str] 
     directory = Path(settings.run_dir)
     checkpoint, package = open_checkpoint(settings.resume) if settings.resume else (None, None)
     refuse_held(directory, checkpoint)
-    parent = load_parent(settings.init_from) if settings.init_from and not package else None
+    parent: LoadedModel | None = None
     notes: list[str] = []
     if package is not None:
         config = {**config, "data": from_here(config["data"], package["config"])}
-        sizes = {"model": package["model"], "tokenizer": package["config"]["tokenizer"]}  # the parent may be gone
-    elif parent is not None:
-        sizes = sizes_of(parent)
-    if settings.init_from and given is not None:
-        config, notes = inherited(config, sizes, given)
-    if package is not None:
+        if settings.init_from:  # the parent may be gone: its sizes are those of the run
+            config, _ = inherited(config, package["model"], package["config"]["tokenizer"], given)
         check_settings(package, config)
+    elif settings.init_from:
+        parent = load_parent(settings.init_from)
+        config, notes = inherited(config, asdict(parent.model.config), tokenizer_settings(parent), given)
     settings = read_settings(config)
     step = 0 if package is None else package["step"]
     set_up_cpu(settings.threads)
 
-    if parent is not None:
-        check_tokenizers(parent, settings.tokenizer)
-    if parent is not None and settings.tokenizer.extend is not None:
-        parent, note = extend_parent(parent, settings.tokenizer)
-        notes.append(note)
     tokenizers = read_tokenizers(package) if package else None
     if parent is not None:
+        check_tokenizers(parent, settings.tokenizer)
+        if settings.tokenizer.extend is not None:
+            parent, note = extend_parent(parent, settings.tokenizer)
+            notes.append(note)
         tokenizers = parent.source_tokenizer, parent.target_tokenizer
     data = data_module(settings.data, settings.tokenizer, tokenizers)
     loggers = build_loggers(settings.logger, directory, None if package is None else step)

@@ -252,7 +252,7 @@ def test_version_and_help_in_other_words(capsys: pytest.CaptureFixture[str]) -> 
     for words in (["--version"], ["-V"], ["version"], ["translate", "--version"]):
         commands.main(words)
         assert capsys.readouterr().out == f"scaleformer {__version__}\n"
-    for words, same in ((["help"], []), (["help", "benchmark", "data"], ["benchmark", "data", "--help"])):
+    for words, same in ((["help"], []), (["help", "benchmark", "training"], ["benchmark", "training", "--help"])):
         commands.main(words)
         shown = capsys.readouterr().out
         commands.main(same)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,13 @@ from scaleformer.checkpoints.model_file import export_model, load_model
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
 from scaleformer.model.transformer import Transformer
 from scaleformer.training import run as training
-from scaleformer.training.initialization import check_tokenizers, inherited, load_parent, sizes_of, transfer_weights
+from scaleformer.training.initialization import (
+    check_tokenizers,
+    inherited,
+    load_parent,
+    tokenizer_settings,
+    transfer_weights,
+)
 from scaleformer.training.interruption import SignalWatch
 from scaleformer.training.resume import check_settings, open_checkpoint
 from tests.processes import assert_same, finish
@@ -225,17 +232,18 @@ def test_sizes_and_vocabulary_are_those_of_the_parent_unless_given(
     parent: Path, cache: Path, command: Command, tmp_path: Path
 ) -> None:
     loaded = load_parent(str(parent))
+    sizes = asdict(loaded.model.config), tokenizer_settings(loaded)
     config = configure(tmp_path, cache, "model.width=32", "tokenizer.vocab_size=500", f"init_from={parent}")
-    taken, (note,) = inherited(config, sizes_of(loaded), ["init_from=x"])
+    taken, (note,) = inherited(config, *sizes, ["init_from=x"])
     assert (taken["model"]["width"], taken["model"]["decoder_layers"], taken["tokenizer"]["vocab_size"]) == (16, 2, 412)
     assert taken["model"]["dropout"] == config["model"]["dropout"]
     assert taken["model"]["attention"] == config["model"]["attention"]  # another one than the parent's
     assert note == f"init_from {parent}: as there: model.decoder_layers=2, model.width=16, tokenizer.vocab_size=412"
     for given in (["model.width=32", "+tokenizer.vocab_size=500"], ["model=small", "tokenizer=separate"]):
-        kept, _ = inherited(config, sizes_of(loaded), given)
+        kept, _ = inherited(config, *sizes, given)
         assert (kept["model"]["width"], kept["tokenizer"]["vocab_size"]) == (32, 500)
     same = {**config["model"]["attention"], "near": 5, "algorithm": "quadratic"}
-    options, _ = inherited(config, {"model": {**taken["model"], "attention": same}}, [])
+    options, _ = inherited(config, {**taken["model"], "attention": same}, {}, [])
     assert options["model"]["attention"] == {**config["model"]["attention"], "near": 5}
 
     run = tmp_path / "run"
