@@ -2,4 +2,5 @@
 
 from scaleformer.commands import main
 
-main()
+if __name__ == "__main__":  # processes of the server import this module
+    main()

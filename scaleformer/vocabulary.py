@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PAD, UNK, BOS, EOS, SEP = range(5)
 SEP0, SEP2, SEP3 = 5, 6, 7

@@ -48,7 +48,7 @@ class ArchiveFile:
                 self._parts = self._read(archive, name)
                 if (damaged := archive.testzip()) is not None:
                     raise DataError(f"{name}: {brief(damaged)} in it is damaged: fetch it again")
-        except DataError:
+        except (DataError, MemoryError):
             raise
         except Exception as error:  # zlib, zipfile and the readers of parts have no common class of errors
             reason = brief(error) or type(error).__name__

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 from scaleformer.formats.recognition import FORMATS, load
-from scaleformer.formats.restoring import Change
+from scaleformer.formats.restoring import Change, find_changes
 from scaleformer.formats.segments import Block, Segment, split_block
+from scaleformer.formats.splicing import plain
+from scaleformer.vocabulary import PLACEHOLDERS
+
+_PLACEHOLDERS = re.compile("|".join(PLACEHOLDERS))
 
 
 class BlockFile(Protocol):
@@ -38,3 +43,24 @@ def read_prose(
     file: BlockFile = load(FORMATS[format].prose)(content, name, **options)
     grain = "paragraph" if FORMATS[format].whole else grain
     return file, [split_block(block, language, grain) for block in file.blocks]
+
+
+def write_prose(
+    file: BlockFile, segments: Sequence[Sequence[Segment]], texts: Sequence[str], counts: Counter[str]
+) -> bytes:
+    """The content of a file with the translations of all its segments in order; counts what could not be translated or
+    placed, by reason."""
+    rest = iter(texts)
+    changes = []
+    for some in segments:
+        found = []
+        for segment in some:
+            text = next(rest, "")
+            if text != segment.text and not _PLACEHOLDERS.sub("", text := plain(text).strip()).strip():
+                counts["segments without a translation left as they are"] += 1
+                text = segment.text
+            found.append(text)
+        changes.append(find_changes(some, found, counts))
+    content = file.write(changes)
+    counts.update(file.left)
+    return content

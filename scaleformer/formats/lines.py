@@ -35,13 +35,14 @@ class Input:
     name    for messages
     begin   the first kilobytes of its unpacked content
     packed  whether it is compressed
-    Input that can be read only once is kept in memory. Raises DataError: no such file, stdin closed.
+    Input that can be read only once is kept in memory, like the content that a caller gives. Raises DataError: no such
+    file, stdin closed.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, content: bytes | None = None) -> None:
         self.name = "stdin" if name == "-" else name
-        self._content: bytes | None = None
-        if name == "-":
+        self._content = content
+        if name == "-" and content is None:
             if sys.stdin is None:
                 raise DataError("stdin is closed: redirect a file or pipe to it, or name an input file")
             self._content = sys.stdin.buffer.read()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from importlib.resources import files
 from typing import Annotated, Any, Literal
@@ -20,14 +20,23 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from scaleformer import __version__
 from scaleformer.server.gate import Gate
-from scaleformer.server.requests import ErrorAnswer, FileAnswer, Options, TranslateAnswer, TranslateRequest, answer_of
+from scaleformer.server.requests import (
+    ErrorAnswer,
+    FileAnswer,
+    Options,
+    SourceDocument,
+    TranslateAnswer,
+    TranslateRequest,
+    answer_of,
+)
 from scaleformer.server.service import Opened, Service, in_pharaoh
 from scaleformer.server.worker import Done, Written
-from scaleformer.system.schema import shown
+from scaleformer.system.schema import shown, unknown_setting
 from scaleformer.translation.translations import Translation
 
 log = logging.getLogger(__name__)
 REPORT = "X-Scaleformer-Report"
+TOLD = 3  # faults of a request
 ERRORS: dict[int | str, dict[str, Any]] = {
     401: {"model": ErrorAnswer, "description": "The token is missing or wrong"},
     413: {"model": ErrorAnswer, "description": "Larger than the server accepts"},
@@ -73,7 +82,7 @@ def _service(request: Request) -> Service:
 @router.post("/translate", response_model=TranslateAnswer, response_model_exclude_none=True, responses=ERRORS)
 async def translate(request: Request, body: TranslateRequest) -> TranslateAnswer:
     """Translate documents; respond when all are finished."""
-    opened = await _service(request).open(body.documents, body.options)
+    opened = await _service(request).open(request, body.documents, body.options)
     documents = [await opened.answer(done) for done in await opened.wait(request)]
     return TranslateAnswer(documents=documents, timing=opened.timing())
 
@@ -83,7 +92,7 @@ async def translate_stream(request: Request, body: TranslateRequest) -> Streamin
     """Server-sent events: `source` with all segments, `segment` for each final one (with greedy search while the rest
     is being decoded), `document` as in `/translate`, `end` with the timing; `error` ends the stream.
     """
-    opened = await _service(request).open(body.documents, body.options)
+    opened = await _service(request).open(request, body.documents, body.options)
     return _stream(opened, _documents(opened))
 
 
@@ -104,7 +113,7 @@ async def translate_file(
     name = file.filename or ""
     if chosen.align and report != "stream":
         raise HTTPException(422, "options.align: a file has no room for it: ask with report=stream")
-    opened = await _service(request).open_file(await file.read(), name, chosen)
+    opened = await _service(request).open_file(request, await file.read(), name, chosen)
     if report == "stream":
         return _stream(opened, _file_events(opened, name))
     found, content = await opened.file(name, [done.translation for done in await opened.wait(request)])
@@ -226,13 +235,28 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
 
 async def _invalid(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    first, *others = error.errors()
-    where = ".".join(str(part) for part in first["loc"] if part != "body")
-    more = f" (and {len(others)} more)" if others else ""
-    given = first.get("input")
+    errors = sorted(error.errors(), key=lambda one: one["type"] == "missing")  # a wrong name says more than its lack
+    if isinstance(error.body, bytes):
+        said = "the body is not read as JSON: send it with the header Content-Type: application/json"
+    else:
+        said = "; ".join(map(_said, errors[:TOLD])) + f"; and {len(errors) - TOLD} more" * (len(errors) > TOLD)
+    return JSONResponse({"error": " ".join(said.split())}, 422)
+
+
+def _said(error: Mapping[str, Any]) -> str:
+    """One fault of a request."""
+    *outer, last = [str(part) for part in error["loc"] if part != "body"] or ["the body"]
+    where = ".".join([*outer, last])
+    if error["type"] == "json_invalid" and last.isdecimal():
+        return f"the body is not JSON: {error['ctx']['error']} at character {int(last) + 1}"
+    if error["type"] == "missing":
+        return f"{where}: missing; /docs says what is wanted"
+    if error["type"] == "extra_forbidden":
+        model = Options if "options" in outer else SourceDocument if "documents" in outer else TranslateRequest
+        return unknown_setting(where, [".".join([*outer, name]) for name in model.model_fields], model.model_fields)
+    given = error.get("input")
     value = "" if given is None or isinstance(given, (dict, list, BaseModel)) else f"={shown(given)}"
-    message = " ".join(f"{where or 'the body'}{value}: {first['msg'].removeprefix('Value error, ')}{more}".split())
-    return JSONResponse({"error": message}, 422)
+    return f"{where}{value}: {error['msg'].removeprefix('Value error, ')}"
 
 
 async def _fault(_: Request, error: Exception) -> JSONResponse:

@@ -36,6 +36,8 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if scope["method"] == "HEAD":  # whose body uvicorn leaves out
+            scope = {**scope, "method": "GET"}
         path = scope["path"] if scope["path"] in self._paths else "other"
         started, status = time.monotonic(), 499  # the client disconnected
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from anyio import CapacityLimiter, to_thread
+from anyio import BrokenWorkerProcess, CapacityLimiter, fail_after, to_process, to_thread
 from fastapi import HTTPException, Request
 
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.server.metrics import Metrics
+from scaleformer.server.reading import MEMORY, Prose, limited, read_all
 from scaleformer.server.requests import Alternative, FileReport, Options, SourceDocument, Timing, TranslatedDocument
 from scaleformer.server.sources import Source, Splitting, clean_name, open_documents, open_upload
 from scaleformer.server.worker import Busy, Done, Ending, Failed, Job, Ticket, Worker, Written
@@ -26,6 +27,8 @@ from scaleformer.translation.word_alignments import as_pharaoh
 
 T = TypeVar("T")
 PULSE = 10.0  # seconds between the keep-alive comments of a stream
+READING = 60.0  # seconds to read or write prose
+SMALL = 1 << 15  # bytes of prose that are read at once, beside the processes that read more
 
 
 @dataclass(frozen=True)
@@ -56,21 +59,24 @@ class Service:
         self.name = name
         self.metrics = Metrics()
         self.worker = Worker(translator, limits.waiting, self.metrics)
-        self._readers = CapacityLimiter(2)  # reading competes with the translation for the processor
+        # Reading competes with the translation for the processor. Small requests do not wait for large ones.
+        self._small, self._large = CapacityLimiter(2), CapacityLimiter(2)
 
-    async def open(self, documents: Sequence[SourceDocument], options: Options) -> Opened:
-        """Queue the documents of a request. Raises HTTPException."""
-        return await self._open(options, partial(open_documents, self.translator, documents, options, self.splitting))
+    async def open(self, request: Request, documents: Sequence[SourceDocument], options: Options) -> Opened:
+        """Queue the documents of a request. Raises HTTPException, also if the client disconnects."""
+        read = partial(open_documents, self.translator, documents, options, self.splitting)
+        return await while_present(request, self._open(options, read))
 
-    async def open_file(self, content: bytes, name: str, options: Options) -> Opened:
+    async def open_file(self, request: Request, content: bytes, name: str, options: Options) -> Opened:
         """Like `open`, for a file."""
         read = partial(open_upload, self.translator, content, name, options, self.splitting, largest=self.limits.body)
-        return await self._open(options, read)
+        return await while_present(request, self._open(options, read))
 
-    async def _open(self, options: Options, read: Callable[..., list[Source]]) -> Opened:
+    async def _open(self, options: Options, read: Callable[..., Awaitable[list[Source]]]) -> Opened:
+        deadline = time.monotonic() + self.limits.seconds
         try:
-            settings = options.settings(self.decoding)
-            sources, sizes = await self.in_thread(lambda: self._measure(read(settings=settings)))
+            sources = await read(settings=options.settings(self.decoding), read=self._read)
+            sizes = await self.in_thread(partial(self._measure, sources), sum(source.size for source in sources))
         except ValueError as error:
             raise HTTPException(422, " ".join(str(error).split("\n"))) from None
         ticket = Ticket()
@@ -86,9 +92,9 @@ class Service:
             raise HTTPException(429, str(error), {"Retry-After": str(error.seconds)}) from None
         except Ending as error:
             raise HTTPException(503, str(error)) from None
-        return Opened(self, sources, ticket)
+        return Opened(self, sources, ticket, deadline)
 
-    def _measure(self, sources: list[Source]) -> tuple[list[Source], list[tuple[int, int]]]:
+    def _measure(self, sources: Sequence[Source]) -> list[tuple[int, int]]:
         """Tokens and characters of each source. Raises ValueError if one is too long to translate at once."""
         sizes = []
         for source in sources:
@@ -104,18 +110,36 @@ class Service:
                 )
                 raise ValueError(f"{source.name}: {most:,} source tokens, more than {self.limits.longest:,}: {cut}")
             sizes.append((sum(counts), sum(map(len, source.segments)) + len(counts) + 1))
-        return sources, sizes
+        return sizes
 
-    async def in_thread(self, call: Callable[[], T]) -> T:
-        """Run a call in a thread, outside the event loop."""
-        return await to_thread.run_sync(call, limiter=self._readers)
+    async def _read(self, proses: Sequence[Prose]) -> Sequence[tuple[Sequence[str], int]]:
+        return await self.apart(partial(read_all, proses), sum(prose.size for prose in proses)) if proses else []
+
+    async def in_thread(self, call: Callable[[], T], size: int) -> T:
+        """Run a call that reads so many characters in a thread, outside the event loop."""
+        limiter = self._small if size <= SMALL else self._large
+        return await to_thread.run_sync(call, limiter=limiter, abandon_on_cancel=True)
+
+    async def apart(self, call: Callable[[], T], size: int) -> T:
+        """Run a call that reads so many bytes of prose, in a process of its own if they are many. Raises HTTPException
+        if it takes too long or too much memory."""
+        try:
+            with fail_after(READING):
+                if size <= SMALL:
+                    return await self.in_thread(call, size)
+                return await to_process.run_sync(limited, call, cancellable=True, limiter=self._large)
+        except TimeoutError:
+            raise HTTPException(504, f"not read within {READING:g} s: send less at once") from None
+        except (MemoryError, BrokenWorkerProcess):
+            raise HTTPException(413, f"takes more than {MEMORY >> 30} GiB of memory to read: split it") from None
 
 
 class Opened:
     """A request whose documents are queued."""
 
-    def __init__(self, service: Service, sources: Sequence[Source], ticket: Ticket) -> None:
-        self._service, self.sources, self._ticket = service, sources, ticket
+    def __init__(self, service: Service, sources: Sequence[Source], ticket: Ticket, deadline: float) -> None:
+        self._service, self.sources, self._ticket, self._deadline = service, sources, ticket, deadline
+        self._size = sum(source.size for source in sources)
 
     def cancel(self) -> None:
         """Give the request up."""
@@ -124,12 +148,11 @@ class Opened:
     async def events(self) -> AsyncGenerator[Written | Done | None, None]:
         """Segments and documents as they are finished, each once; None from time to time as a sign of life.
         Raises HTTPException if the request fails or exceeds its time limit."""
-        deadline = time.monotonic() + self._service.limits.seconds
         sent = Counter[int]()
         left = len(self.sources)
         try:
             while left:
-                seconds = deadline - time.monotonic()
+                seconds = self._deadline - time.monotonic()
                 if seconds <= 0:
                     raise HTTPException(504, f"not finished in {self._service.limits.seconds:g} s: send less at once")
                 try:
@@ -151,21 +174,12 @@ class Opened:
 
     async def wait(self, request: Request) -> list[Done]:
         """All documents in order. Raises HTTPException, also if the client disconnects."""
-        gone = asyncio.create_task(self._leave_with(request))
-        found: dict[int, Done] = {}
-        try:
-            async with aclosing(self.events()) as events:
-                async for event in events:
-                    if isinstance(event, Done):
-                        found[event.document] = event
-        finally:
-            gone.cancel()
+        found = await while_present(request, self._done())
         return [found[number] for number in range(len(self.sources))]
 
-    async def _leave_with(self, request: Request) -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-        self._ticket.tell(Failed(499, "the client has disconnected"))
+    async def _done(self) -> dict[int, Done]:
+        async with aclosing(self.events()) as events:
+            return {event.document: event async for event in events if isinstance(event, Done)}
 
     def timing(self) -> Timing:
         """Valid once all documents are finished."""
@@ -175,7 +189,12 @@ class Opened:
 
     async def answer(self, done: Done) -> TranslatedDocument:
         """The response for a document."""
-        return await self._service.in_thread(partial(self._answer, self.sources[done.document], done))
+        source, segments = self.sources[done.document], done.translation.hypotheses[0].segments
+        found = await self._service.in_thread(partial(self._answer, source, done), self._size)
+        if isinstance(source.file, Prose):
+            content, notes = await self._service.apart(partial(source.file.write, segments), self._size)
+            found.source, found.text, found.notes = list(source.segments), content.decode(), dict(notes)
+        return found
 
     def _answer(self, source: Source, done: Done) -> TranslatedDocument:
         translation = done.translation
@@ -200,10 +219,6 @@ class Opened:
                 )
                 for h in translation.hypotheses
             ]
-        if source.file is not None:
-            counts: Counter[str] = Counter()
-            found.source, found.text = list(source.segments), source.write(translation, counts)
-            found.notes = dict(counts)
         return found
 
     def _long(self, segments: Sequence[str]) -> list[int]:
@@ -212,15 +227,19 @@ class Opened:
 
     async def file(self, name: str, translations: Sequence[Translation]) -> tuple[FileReport, bytes]:
         """The report on the translated file, and its content."""
-        return await self._service.in_thread(partial(self._file, name, translations))
+        file, notes = self.sources[0].file, dict[str, int]()
+        if isinstance(file, Prose):
+            write = partial(file.write, translations[0].segments)
+            content, notes = await self._service.apart(write, self._size)
+        else:
+            assert file is not None
+            content = await self._service.in_thread(partial(file.write, translations, Counter()), self._size)
+        report = await self._service.in_thread(partial(self._report, name, translations, notes), self._size)
+        return report, content
 
-    def _file(self, name: str, translations: Sequence[Translation]) -> tuple[FileReport, bytes]:
-        file = self.sources[0].file
-        assert file is not None
-        counts: Counter[str] = Counter()
-        content = file.write(translations, counts)
+    def _report(self, name: str, translations: Sequence[Translation], notes: Mapping[str, int]) -> FileReport:
         pairs = list(zip(self.sources, translations, strict=True))
-        report = FileReport(
+        return FileReport(
             name=clean_name(name),
             documents=len(pairs),
             segments=sum(translation.source_segments for translation in translations),
@@ -228,10 +247,28 @@ class Opened:
             cut=sum(len(translation.cut) for translation in translations),
             long=sum(len(self._long(source.segments)) for source, _ in pairs),
             empty=sum(len(empty_places(source.segments, translation)) for source, translation in pairs),
-            notes=dict(counts),
+            notes=dict(notes),
             timing=self.timing(),
         )
-        return report, content
+
+
+async def while_present(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The result of some work, which is given up when the client disconnects. Raises HTTPException then."""
+
+    async def leave() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    task, gone = asyncio.create_task(work), asyncio.create_task(leave())
+    try:
+        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise HTTPException(499, "the client has disconnected")
+        return task.result()
+    finally:
+        task.cancel()
+        gone.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)
 
 
 def in_pharaoh(done: Done) -> list[str] | None:

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import io
 import re
-import tempfile
 import zipfile
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
+from anyio import to_thread
+
+from scaleformer.formats.lines import Input
+from scaleformer.server.reading import Prose
 from scaleformer.server.requests import Options, SourceDocument
 from scaleformer.server.worker import Settings
 from scaleformer.system.errors import DataError
-from scaleformer.translation.files.documents import ProseFile, Split, choose_file_decoding, choose_splitting, open_file
+from scaleformer.translation.files.documents import (
+    Split,
+    check_format,
+    check_language,
+    choose_file_decoding,
+    choose_splitting,
+    read_lines_file,
+)
 from scaleformer.translation.files.lines import LinesFile
-from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
 
 UNPACKED = 16  # times the largest body: the limit for unpacked archives
 _GZIP = b"\x1f\x8b"
+#: Gives `Prose.read` of each.
+Read = Callable[[Sequence[Prose]], Awaitable[Sequence[tuple[Sequence[str], int]]]]
 
 
 @dataclass(frozen=True)
@@ -30,12 +40,12 @@ class Source:
     name: str
     segments: Sequence[str]
     settings: Settings
-    file: ProseFile | LinesFile | None = None
+    file: Prose | LinesFile | None = None
 
-    def write(self, translation: Translation, counts: Counter[str]) -> str:
-        """The translation of a document given as text."""
-        assert self.file is not None
-        return self.file.write([translation], counts).decode()
+    @property
+    def size(self) -> int:
+        """How much there is to read, in bytes or characters."""
+        return self.file.size if isinstance(self.file, Prose) else sum(map(len, self.segments))
 
 
 @dataclass(frozen=True)
@@ -55,35 +65,39 @@ class Splitting:
         return choose_splitting(translator, split, language)
 
 
-def open_documents(
+async def open_documents(
     translator: Translator,
     documents: Sequence[SourceDocument],
     options: Options,
     splitting: Splitting,
     settings: Settings,
+    read: Read,
 ) -> list[Source]:
     """The documents of a request. Raises ValueError in one line."""
-    found = []
+    names = [str(number) if document.id is None else document.id for number, document in enumerate(documents)]
+    texts: dict[int, Prose] = {}
     for number, document in enumerate(documents):
-        name = str(number) if document.id is None else document.id
-        if document.source is not None:
-            found.append(Source(name, document.source, settings))
-            continue
-        grain, language = splitting.choose(translator, options)
-        file = ProseFile((document.text or "").encode(), f"document {name}", "text", language, grain)
-        decoding = choose_file_decoding(translator, replace(settings.decoding, n_best=1), [file])
+        if document.text is not None:
+            grain, language = splitting.choose(translator, options)
+            check_language("text", language, grain)
+            content = document.text.encode()
+            texts[number] = Prose(content, f"document {names[number]}", "text", language, grain, len(content))
+    found = [Source(name, document.source or (), settings) for name, document in zip(names, documents, strict=True)]
+    for (number, text), (segments, spans) in zip(texts.items(), await read(list(texts.values())), strict=True):
+        decoding = choose_file_decoding(translator, replace(settings.decoding, n_best=1), spans)
         alike = replace(settings, decoding=replace(decoding, n_best=settings.decoding.n_best))
-        found.append(Source(name, file.documents[0].source, alike, file))
+        found[number] = Source(names[number], segments, alike, text)
     return found
 
 
-def open_upload(
+async def open_upload(
     translator: Translator,
     content: bytes,
     name: str,
     options: Options,
     splitting: Splitting,
     settings: Settings,
+    read: Read,
     largest: int,
 ) -> list[Source]:
     """The documents of a file. Raises DataError in one line if the file cannot be read or is too large when unpacked;
@@ -91,19 +105,21 @@ def open_upload(
     name = clean_name(name)
     if content.startswith(_GZIP):
         raise DataError(f"{name}: is compressed: send it uncompressed")
-    _check_archive(content, name, UNPACKED * largest)
+    size = await to_thread.run_sync(_unpacked, content, name, UNPACKED * largest)
     grain, language = splitting.choose(translator, options)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"file{''.join(re.findall(r'[.][A-Za-z0-9]{1,12}$', name))}"  # reveals its format
-        path.write_bytes(content)
-        try:
-            as_prose = (options.split or splitting.split) != "auto"
-            file = open_file(path, language, grain, as_prose, translator.target_language(options.tag))
-        except DataError as error:
-            raise DataError(str(error).replace(str(path), name)) from error
-    alike = replace(settings, decoding=choose_file_decoding(translator, settings.decoding, [file]))
-    names = [(document.name or document.id).replace(str(path), name) for document in file.documents]
-    return [Source(each, one.source, alike, file) for each, one in zip(names, file.documents, strict=True)]
+    source = Input(name, content)
+    format = check_format(source)
+    if format == "jsonl":
+        lines = await to_thread.run_sync(read_lines_file, source, format)
+        alike = replace(settings, decoding=choose_file_decoding(translator, settings.decoding, 0))
+        return [Source(document.name, document.source, alike, lines) for document in lines.documents]
+    by_line = format == "text" and (options.split or splitting.split) == "auto"
+    grain = "none" if by_line else grain
+    check_language(format, language, grain)
+    prose = Prose(content, name, format, language, grain, size, translator.target_language(options.tag))
+    [(segments, spans)] = await read([prose])
+    alike = replace(settings, decoding=choose_file_decoding(translator, settings.decoding, spans))
+    return [Source(name, segments, alike, prose)]
 
 
 def clean_name(name: str) -> str:
@@ -114,13 +130,15 @@ def clean_name(name: str) -> str:
     return f"{last.removesuffix(suffix)[: 100 - len(suffix)]}{suffix}" or "file.txt"
 
 
-def _check_archive(content: bytes, name: str, most: int) -> None:
+def _unpacked(content: bytes, name: str, most: int) -> int:
+    """The size of a file, of an archive that of all its parts. Raises DataError if they are too large."""
     if not content.startswith(b"PK"):
-        return
+        return len(content)
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            size = sum(part.file_size for part in archive.infolist() if part.filename.endswith((".xml", ".rels")))
+            size = sum(part.file_size for part in archive.infolist())
     except Exception:  # the reader reports damaged archives
-        return
+        return len(content)
     if size > most:
         raise DataError(f"{name}: {size:,} bytes unpacked, more than {most:,}: split it")
+    return size

@@ -128,8 +128,7 @@ def _flat(text: str) -> str:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out: on a GPU, in Python, or in torch's CPU allocator (which raises a plain RuntimeError)."""
-    import torch  # not at the top: the commands handle errors and signals while it is imported
-
-    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+    of_gpu = getattr(sys.modules.get("torch"), "OutOfMemoryError", MemoryError)  # errors are handled without torch, too
+    if isinstance(error, (MemoryError, of_gpu)):
         return True
     return isinstance(error, RuntimeError) and "DefaultCPUAllocator: " in str(error)

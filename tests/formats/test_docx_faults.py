@@ -73,6 +73,14 @@ FAULTS: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "bomb of types": (lambda: packed({"[Content_Types].xml": " " * 60_000_000}), "bytes unpack to"),
     "laughs": (lambda: packed({"word/document.xml": BOMB + "<a>&e29;</a>"}), "declares the entity 'e0'"),
+    "laughs in UTF-16": (
+        lambda: packed({"word/document.xml": (BOMB + "<a>&e29;</a>").encode("utf-16")}),
+        "declares the entity 'e0'",
+    ),
+    "laughs in UTF-16 without a mark": (
+        lambda: packed({"word/document.xml": (BOMB + "<a>&e29;</a>").encode("utf-16-be")}),
+        "declares the entity 'e0'",
+    ),
     "laughs in types": (lambda: packed({"[Content_Types].xml": BOMB + "<a b='&e29;'/>"}), "declares the entity 'e0'"),
     "from outside": (
         lambda: packed({"word/document.xml": "<!DOCTYPE x [<!ENTITY e SYSTEM 'file:///etc/passwd'>]><x>&e;</x>"}),

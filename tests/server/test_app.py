@@ -190,14 +190,17 @@ def test_what_goes_wrong_in_a_stream_is_an_event(server):
 
 
 BAD = {
-    "nothing": ({}, "documents: Field required"),
+    "nothing": ({}, "documents: missing; /docs says what is wanted"),
     "empty": ({"documents": []}, "documents: List should have at least 1 item"),
     "no source": ({"documents": [{"id": "a"}]}, "documents.0: wanted source (a list of segments) or text, one of"),
     "both": ({"documents": [{"source": ["a"], "text": "a"}]}, "wanted source (a list of segments) or text, one of"),
     "number": ({"documents": [{"source": [1]}]}, "documents.0.source.0=1: Input should be a valid string"),
-    "key": ({"documents": [{"src": ["a"]}]}, "documents.0.src: Extra inputs are not permitted"),
+    "key": ({"documents": [{"src": ["a"]}]}, "documents.0.src: no such setting; there are id, source, text"),
     "surrogate": ({"documents": [{"source": ["\ud800"]}]}, "documents.0.source.0='\\ud800': lone surrogate"),
-    "option": ({"options": {"beams": 3}}, "options.beams=3: Extra inputs are not permitted"),
+    "option": (
+        {"options": {"beams": 3}},
+        "options.beams: no such setting (did you mean options.beam_size?); there are strategy, ",
+    ),
     "beam": ({"options": {"beam_size": 17}}, "options.beam_size=17: Input should be less than or equal to 16"),
     "strategy": ({"options": {"strategy": "best"}}, "options.strategy='best': Input should be 'greedy', 'beam' or"),
     "not read": ({"options": {"beam_size": 4}}, "beam_size is 4: the strategy is greedy, which has no beam"),
@@ -208,7 +211,9 @@ BAD = {
     ),
     "tag": ({"options": {"tag": "2es"}}, "tag='2es': the model knows no such tag"),
     "sentences": ({"documents": [{"text": "A."}], "options": {"split": "sentence"}}, "does not say which language"),
-    "model": ({"model": "/etc/passwd"}, "model='/etc/passwd': Extra inputs are not permitted"),
+    "model": ({"model": "/etc/passwd"}, "model: no such setting; there are documents, options"),
+    "near": ({"documents": None, "document": []}, "document: no such setting (did you mean documents?)"),
+    "several": ({"options": {"a": 1, "b": 1, "c": 1, "d": 1}}, "; and 1 more"),
 }
 
 
@@ -228,6 +233,21 @@ def test_what_is_no_json_is_refused(server, content):
     response = server.client.post("/translate", content=content, headers={"Content-Type": "application/json"})
     assert response.status_code in (400, 422)
     assert error_of(response)
+
+
+def test_what_is_no_json_says_where_or_why(server):
+    body = b'{"documents": [{"text": "a"},]}'
+    response = server.client.post("/translate", content=body, headers={"Content-Type": "application/json"})
+    assert re.fullmatch(r"the body is not JSON: .+ at character (29|30)", error_of(response))
+    response = server.client.post("/translate", content=b'{"documents": [{"text": "a"}]}')
+    assert response.status_code == 422
+    assert error_of(response).endswith("send it with the header Content-Type: application/json")
+
+
+def test_head_is_as_get_without_a_body(server):
+    for path, status in (("/health", 200), ("/", 200), ("/metrics", 200), ("/nothing", 404), ("/translate", 405)):
+        response = server.client.head(path)
+        assert (response.status_code, response.content) == (status, b"")
 
 
 def test_paths_and_methods(server):
@@ -255,7 +275,7 @@ def test_the_file_is_refused_where_it_cannot_be_read(server):
         assert error_of(response).startswith(message)
     assert "options" in error_of(upload("a.txt", b"a dog", options="{"))
     assert "strategy" in error_of(upload("a.txt", b"a dog", options='{"strategy": "best"}'))
-    assert error_of(server.client.post("/translate/file")) == "file: Field required"
+    assert error_of(server.client.post("/translate/file")) == "file: missing; /docs says what is wanted"
 
 
 def test_health_metrics_and_openapi(server, translator):

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import fields
 
 import pytest
 
 from scaleformer.decoding.config import DecodingConfig
+from scaleformer.server.reading import Prose, read_all
 from scaleformer.server.requests import Options
 from scaleformer.server.sources import Splitting, clean_name, open_upload
 from scaleformer.server.worker import Settings
 from scaleformer.system.errors import DataError
 from scaleformer.translation.translator import Translator
 from scripts.soak_server import ENTITIES, bomb
+from tests.books import book
+from tests.formats.word import packed
 from tests.runs import make_run
 
 AUTO = Splitting("auto", None)
@@ -21,6 +26,10 @@ AUTO = Splitting("auto", None)
 @pytest.fixture(scope="module")
 def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     return Translator.load(make_run(tmp_path_factory.mktemp("sources") / "run"), "cpu")
+
+
+async def read(proses: Sequence[Prose]) -> list[tuple[tuple[str, ...], int]]:
+    return read_all(proses)
 
 
 @pytest.mark.parametrize(
@@ -43,11 +52,13 @@ def test_names_are_names_of_files(given, wanted):
     [
         ("a.docx", bomb(), r"^a.docx: 200,000,\d+ bytes unpacked, more than 16,000: split it$"),
         ("a.xliff", ENTITIES, "^a.xliff: "),
+        ("a.docx", packed({"word/document.bin": b"a" * 20_000}), r"^a.docx: 20,000 bytes unpacked, more than 16,000"),
+        ("a.epub", book(a=b"a" * 20_000), r"^a.epub: 2\d,\d+ bytes unpacked, more than 16,000: split it$"),
     ],
 )
 def test_bombs_are_refused(translator, name, content, message):
     with pytest.raises(DataError, match=message):
-        open_upload(translator, content, name, Options(), AUTO, Settings(translator.decoding), 1000)
+        asyncio.run(open_upload(translator, content, name, Options(), AUTO, Settings(translator.decoding), read, 1000))
 
 
 def test_a_model_without_a_language_gets_paragraphs(translator, monkeypatch):

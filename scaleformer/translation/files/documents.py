@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,22 +11,18 @@ from typing import Literal
 
 from scaleformer.checkpoints.model_file import LoadedModel
 from scaleformer.decoding.config import DecodingConfig
-from scaleformer.formats.files import read_prose
+from scaleformer.formats.files import read_prose, write_prose
 from scaleformer.formats.lines import Input, read_content
 from scaleformer.formats.recognition import FORMATS, TRANSLATED, recognise, refusal
-from scaleformer.formats.restoring import find_changes
 from scaleformer.formats.segments import Span
-from scaleformer.formats.splicing import plain
 from scaleformer.formats.text import TextFile
 from scaleformer.system.errors import DataError
 from scaleformer.translation.files.lines import LinesFile, read_documents
 from scaleformer.translation.files.setup import FileDocument
 from scaleformer.translation.translation_memory import Masked
 from scaleformer.translation.translations import Translation
-from scaleformer.vocabulary import PLACEHOLDERS
 
 log = logging.getLogger(__name__)
-_PLACEHOLDERS = re.compile("|".join(PLACEHOLDERS))
 Split = Literal["auto", "sentence", "paragraph"]
 
 
@@ -36,9 +31,7 @@ class ProseFile:
     if it cannot be read, ValueError if its sentences are of an unknown language."""
 
     def __init__(self, content: bytes, name: str, format: str, language: str, grain: str, target: str = "") -> None:
-        if grain == "sentence" and not language and not FORMATS[format].whole:
-            wanted = "set source_language=en, or split=paragraph"
-            raise ValueError(f"the model does not say which language it reads: {wanted}")
+        check_language(format, language, grain)
         self._file, self.segments = read_prose(content, name, format, language, grain, target)
         flat = [segment for segments in self.segments for segment in segments]
         masked = tuple(Masked(segment.text, tuple(map(_text, segment.groups))) for segment in flat)
@@ -49,20 +42,7 @@ class ProseFile:
 
     def write(self, translations: Sequence[Translation], counts: Counter[str]) -> bytes:
         """The content of the translated file; counts what could not be translated or placed, by reason."""
-        texts = iter(translations[0].segments)
-        changes = []
-        for segments in self.segments:
-            found = []
-            for segment in segments:
-                text = next(texts, "")
-                if text != segment.text and not _PLACEHOLDERS.sub("", text := plain(text).strip()).strip():
-                    counts["segments without a translation left as they are"] += 1
-                    text = segment.text
-                found.append(text)
-            changes.append(find_changes(segments, found, counts))
-        content = self._file.write(changes)
-        counts.update(self._file.left)
-        return content
+        return write_prose(self._file, self.segments, translations[0].segments, counts)
 
 
 Opened = LinesFile | ProseFile
@@ -80,14 +60,33 @@ def open_file(path: Path, language: str, grain: str, split_text: bool, target: s
 
     Raises DataError in one line if the file cannot be read or its format is not supported.
     """
-    format = recognise(Input(str(path)).begin, path.name)
+    source = Input(str(path))
+    format = check_format(source)
+    if format == "jsonl":
+        return read_lines_file(source, format)
+    by_line = format == "text" and not split_text
+    return ProseFile(read_content(path), str(path), format, language, "none" if by_line else grain, target)
+
+
+def check_format(source: Input) -> str:
+    """The name of a file's format. Raises DataError if it cannot be translated."""
+    format = recognise(source.begin, source.name)
     if format.name not in TRANSLATED:
-        raise DataError(f"{path}: {refusal(format, 'translated')}")
-    if format.name == "jsonl":
-        file = read_documents(Input(str(path)), format.name)
-        return replace(file, documents=[replace(one, name=f"{path}: {one.id}") for one in file.documents])
-    by_line = format.name == "text" and not split_text
-    return ProseFile(read_content(path), str(path), format.name, language, "none" if by_line else grain, target)
+        raise DataError(f"{source.name}: {refusal(format, 'translated')}")
+    return format.name
+
+
+def read_lines_file(source: Input, format: str) -> LinesFile:
+    """The documents of JSON Lines; their names begin with that of the file."""
+    file = read_documents(source, format)
+    return replace(file, documents=[replace(one, name=f"{source.name}: {one.id}") for one in file.documents])
+
+
+def check_language(format: str, language: str, grain: str) -> None:
+    """Raise ValueError if a file is to be split into sentences of an unknown language."""
+    if grain == "sentence" and not language and not FORMATS[format].whole:
+        wanted = "set source_language=en, or split=paragraph"
+        raise ValueError(f"the model does not say which language it reads: {wanted}")
 
 
 def choose_splitting(loaded: LoadedModel, split: Split, source_language: str | None) -> tuple[str, str]:
@@ -98,11 +97,11 @@ def choose_splitting(loaded: LoadedModel, split: Split, source_language: str | N
     return ("paragraph" if grain == "none" else grain), language or ""
 
 
-def choose_file_decoding(loaded: LoadedModel, config: DecodingConfig, files: Sequence[Opened]) -> DecodingConfig:
-    """Settings that give every segment its own translation, with its spans. Raises ValueError."""
+def choose_file_decoding(loaded: LoadedModel, config: DecodingConfig, spans: int) -> DecodingConfig:
+    """Settings that give every segment its own translation, with its spans, of which there are so many. Raises
+    ValueError."""
     if config.n_best > 1:
         raise ValueError(f"decoding.n_best={config.n_best}: a file holds one translation: leave it out")
-    spans = sum(file.spans for file in files if isinstance(file, ProseFile))
     if spans and not (loaded.config.get("data") or {}).get("mask_spans"):
         log.warning(
             "the model was trained without data.mask_spans: it may misplace the %d spans of code, links and marks",

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
-from typing import Literal, TextIO
+from typing import ClassVar, Literal, TextIO
 
 from scaleformer.formats.json_lines import parse_document
 from scaleformer.formats.lines import Input, read_lines
@@ -40,6 +40,7 @@ class LinesFile:
     format: str
     documents: list[FileDocument]
     gaps: tuple[tuple[int, ...], ...] = ()
+    spans: ClassVar[int] = 0
 
     def counts(self) -> str:
         """ "2 documents, 6 segments"."""

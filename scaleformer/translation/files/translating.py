@@ -54,7 +54,9 @@ def translate_files(
             log.warning("%s", error)
             bad.append(str(source))
     opened = [file for file, *_ in files]
-    setup = replace(setup, decoding=choose_file_decoding(setup.translator, setup.decoding, opened))
+    setup = replace(
+        setup, decoding=choose_file_decoding(setup.translator, setup.decoding, sum(file.spans for file in opened))
+    )
     segments = sum(len(document.source) for file in opened for document in file.documents)
     print(f"{', '.join(inputs)}: {len(files):,} file{'s' * (len(files) != 1)}, {segments:,} segments", file=sys.stderr)
     if files:
