@@ -15,10 +15,11 @@ import torch
 
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import decode
+from scaleformer.decoding.state import pad
 from scaleformer.model.transformer import ModelConfig, Transformer
 from scaleformer.system.allocator import keep_freed_memory
 from scaleformer.system.measure import measured, shown_size
-from scaleformer.translation.batches import MemoryEstimate, pad
+from scaleformer.translation.batches import MemoryEstimate
 from scaleformer.vocabulary import EOS, SEP
 
 SIZES = {"tiny": (4, 128, 256, 4), "small": (6, 256, 1024, 4), "base": (6, 512, 2048, 8)}

@@ -13,8 +13,10 @@ from scaleformer.system.measure import read_size
 from scaleformer.system.schema import Natural, Positive, Range, check_fields, from_mapping, shown
 
 Strategy = Literal["greedy", "beam", "sample"]
-#: How documents are translated: as a whole, each segment on its own, or so first and then each after those before it.
-Mode = Literal["document", "segment", "two-pass"]
+#: How documents are translated: as a whole, or each segment on its own.
+Mode = Literal["document", "segment"]
+#: Whether whole documents are decoded from drafts, the translations of their segments: the same texts (`drafts`).
+Draft = Literal["auto", "none", "segments"]
 #: Most tokens of a piece of a document that is translated separately: at least a token, `<sep>` and `</s>`.
 MaxTokens = Annotated[int, Range(ge=3)]
 
@@ -49,6 +51,7 @@ class DecodingConfig:
     top_k: Natural = 0
     top_p: Annotated[float, Range(gt=0, le=1)] = 1.0
     seed: Natural = 1
+    draft: Draft = "auto"
     batch_tokens: Positive = 8192
     memory_limit: str | int | None = None
 
@@ -61,6 +64,11 @@ class DecodingConfig:
         if self.n_best > most:
             raise ValueError(
                 f"decoding.n_best is {self.n_best}: it must be at most {most} with decoding.strategy={self.strategy}"
+            )
+        if self.draft == "segments" and not self.drafts:
+            raise ValueError(
+                "decoding.draft is segments: it must be auto or none unless decoding.strategy=greedy, "
+                "match_segments=true, repetition_penalty=1 and memory_limit=null"
             )
         if self.min_length_ratio and not self.match_segments:
             raise ValueError(
@@ -84,6 +92,12 @@ class DecodingConfig:
     def memory_limit_bytes(self) -> int | None:
         """`memory_limit` as a number; None without, or where it is no size."""
         return None if self.memory_limit is None else read_size(self.memory_limit)
+
+    @property
+    def drafts(self) -> bool:
+        """Whether documents may be decoded from drafts."""
+        plain = self.repetition_penalty == 1 and self.memory_limit is None
+        return self.draft != "none" and self.strategy == "greedy" and self.match_segments and plain
 
     @property
     def rows(self) -> int:

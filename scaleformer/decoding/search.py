@@ -21,7 +21,7 @@ from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.history import History
 from scaleformer.decoding.rules import Rule, make_rules
 from scaleformer.decoding.sampling import Draws, sample
-from scaleformer.decoding.state import Rows, SourceSegments
+from scaleformer.decoding.state import Rows, SourceSegments, replay
 from scaleformer.vocabulary import EOS
 
 
@@ -67,6 +67,7 @@ def decode(
     progress: Callable[[int, float], None] | None = None,
     forced: Sequence[Mapping[int, Sequence[int]]] = (),
     watch: Watch | None = None,
+    begun: Sequence[Sequence[int]] | None = None,
 ) -> list[list[Hypothesis]]:
     """Translate a batch: `n_best` hypotheses per document, finished ones first, then by score.
 
@@ -80,6 +81,8 @@ def decode(
                      the end they are the whole translation
     watch            called as often for each unfinished document with its place and, if it has a single row, its new
                      tokens; if it returns False, the document is given up and its partial translation returned
+    begun            tokens of each document that the model has read already, without a separator; then the search ends
+                     with the separator that consumes the first source segment. Not with beams
 
     The model must be in evaluation mode; its length limit (learned positions) also limits the search. A beam search may
     find fewer than n_best hypotheses. Raises ValueError if shapes differ, tokens are forced without match_segments, or
@@ -92,8 +95,10 @@ def decode(
         raise ValueError("forced tokens belong to source segments: wanted match_segments=true")
     search = Beam if config.strategy == "beam" else Rollout
     segments = SourceSegments(source, source_mask, source_segments, forced)
-    rows = Rows(segments, config, model.most_target_tokens)
+    rows = Rows(segments, config, model.most_target_tokens, begun is not None)
     rules = make_rules(rows, segments, config)
+    if begun is not None:
+        replay(rows, rules, begun)
     keys = keys or [str(place) for place in range(len(source))]
     state = model.init_state(model.encode(source, source_mask, source_segments), config.rows)
     return search(rows, rules, config, Active(rows, progress, watch), keys).run(model, state)
@@ -202,7 +207,7 @@ class Rollout(Search):
         for k, (log_probability, n, merit, free, end, cut) in enumerate(self.result[:, document].T.tolist()):
             score = merit / max(free, 1) ** self.config.length_penalty
             tokens = self.history.read(document, k, int(n - end))
-            found.append(Hypothesis(tokens, log_probability, score, bool(end and not cut)))
+            found.append(Hypothesis(tokens, log_probability, score, bool((end or self.rows.first_only) and not cut)))
         return sorted(found, key=lambda h: -h.score)
 
 

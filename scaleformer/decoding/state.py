@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from scaleformer.decoding.config import DecodingConfig
-from scaleformer.vocabulary import BOS, EOS, PAD, PLACEHOLDER, PLACEHOLDERS, SEP, consumed, is_separator
+from scaleformer.vocabulary import BOS, EOS, PAD, PLACEHOLDER, PLACEHOLDERS, SEP, UNK, consumed, is_separator
 
 SPECIAL = PLACEHOLDER + len(PLACEHOLDERS)  # X, the ids with a meaning, which come first in every vocabulary
 
@@ -66,6 +66,15 @@ class SourceSegments:
         return texts
 
 
+def pad(sources: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """source, mask and segments, each (B, S), of a batch of source tokens, as `scaleformer.batch.Batch` has them."""
+    length = max(len(tokens) for tokens in sources)
+    source = torch.tensor([[*tokens, *[PAD] * (length - len(tokens))] for tokens in sources])
+    mask = torch.arange(length) < torch.tensor([len(tokens) for tokens in sources])[:, None]
+    separators = (source == SEP).long()
+    return source.to(device), mask.to(device), (separators.cumsum(1) - separators).to(device)
+
+
 class PerRow:
     """Something with tensors whose first dimension is the rows of a search."""
 
@@ -92,13 +101,15 @@ class Rows(PerRow):
     counts (A,) long: segments of the source, at least one
     forced_tokens (A, 1) long: how many there are; 0 if no document has any
     steps (X,) long: how many source segments each special token consumes
+    first_only: whether a row ends when it has consumed its first source segment, without `</s>`
     """
 
     changing = ("token", "segments", "segment_tokens", "cut", "ending", "forced", "running")
     fixed = ("segment_limits",)
 
-    def __init__(self, source: SourceSegments, config: DecodingConfig, most: float) -> None:
+    def __init__(self, source: SourceSegments, config: DecodingConfig, most: float, first_only: bool = False) -> None:
         """most: tokens that the model can write."""
+        self.first_only = first_only
         self.per_document = K = config.rows
         limits = config.limit(source.lengths).maximum(source.prefixes)  # (B, n): no limit cuts what is forced
         aligned = (source.counts > 0) & config.match_segments
@@ -137,6 +148,8 @@ class Rows(PerRow):
         self.cut = self.cut | (self.ending & is_separator(tokens) & self.running)
         room = (self._written < self.limits).repeat_interleave(self.per_document)
         self.running = self.running & (tokens != EOS) & room
+        if self.first_only:
+            self.running = self.running & (steps == 0)
         self.token = tokens
         self.segments = self.segments + steps
         self.segment_tokens = (self.segment_tokens + 1) * (steps == 0)
@@ -162,3 +175,25 @@ class Rule(PerRow):
 
     def advance(self, rows: Rows, consumed: Tensor) -> None:
         """The rows have appended `rows.token`, which consume so many source segments (A*K,)."""
+
+
+def replay(rows: Rows, rules: Sequence[Rule], begun: Sequence[Sequence[int]]) -> None:
+    """Let each row, one a document, have written these tokens, which consume no source segment."""
+    lengths = torch.tensor([len(tokens) for tokens in begun])
+    longest = int(lengths.max())
+    tokens = torch.tensor([[*words, *[UNK] * (longest - len(words))] for words in begun]).to(rows.token)
+    names = [(part, name) for part in (rows, *rules) for name in part.changing]
+    places, values = [], []
+    for place in range(longest + 1):
+        whole = (lengths == place).nonzero()[:, 0]
+        if len(whole):
+            places.append(whole)
+            index = whole.to(rows.token.device)
+            values.append([getattr(part, name)[index] for part, name in names])
+        if place < longest:
+            steps = rows.advance(tokens[:, place])
+            for rule in rules:
+                rule.advance(rows, steps)
+    order = torch.cat(places).argsort().to(rows.token.device)
+    for (part, name), found in zip(names, zip(*values, strict=True), strict=True):
+        setattr(part, name, torch.cat(found)[order])

@@ -109,14 +109,12 @@ class DecoderLayer(nn.Module):
             self.cross_attention.init_state(encoded, mask, segments, rows),
         )
 
-    def states_before(
-        self, x: Tensor, segments: Tensor, starts: Tensor, encoded: Tensor, mask: Tensor, source_segments: Tensor
-    ) -> LayerState:
-        """The states before the positions starts (n,) of one text, a row each, from the layer's input x (1, L, D) and
-        segments (1, L); encoded (1, S, D), mask and source_segments (1, S)."""
+    def states_before(self, x: Tensor, segments: Tensor, texts: Tensor, starts: Tensor, cross: Any) -> LayerState:
+        """The states before the positions starts (n,) of texts (n,), a row each, from the layer's input x (B, L, D) and
+        segments (B, L); cross: the state of its cross-attention for all texts."""
         return LayerState(
-            self.attention.states_before(self.attention_norm(x), segments[0], starts),
-            self.cross_attention.init_state(encoded, mask, source_segments, len(starts)),
+            self.attention.states_before(self.attention_norm(x), segments, texts, starts),
+            self.cross_attention.rows_of(cross, texts, segments[texts, starts]),
         )
 
     def step(self, x: Tensor, position: int, segments: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:

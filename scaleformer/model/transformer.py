@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple, cast
 
@@ -56,6 +56,9 @@ class ModelConfig:
 
 #: source tokens, with pads, encoded at once in translation (or one document), which bounds the memory
 ENCODED_AT_ONCE = 8192
+
+#: positions whose logits are held at once
+LOGITS_AT_ONCE = 1024
 
 #: with more rows, 8-bit weights do not make the output layer faster
 FEW_ROWS = 128
@@ -144,18 +147,18 @@ class Transformer(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """Teacher-forced decoder states (B, L, D), before the output layer (`logits`)."""
         encoded = self.encode(batch.source, batch.source_mask, batch.source_segments)
-        x = self._embed(self.target_embedding, batch.target_input, self.target_positions)  # (B, L, D)
-        layout = SegmentLayout(batch.target_segments, batch.target_segments, batch.target_mask)
-        cross_layout = SegmentLayout(batch.target_segments, encoded.segments, encoded.mask)
-        for layer in self.decoder_layers:
-            x = self._run(layer, x, layout, encoded.states, cross_layout)
-        return self.decoder_norm(x)  # (B, L, D)
+        return self._decode(encoded, batch.target_input, batch.target_segments, batch.target_mask, None)
 
     def logits(self, states: Tensor) -> Tensor:
         """(..., D) -> (..., V)"""
         if self.output_int8 is not None and states.numel() <= FEW_ROWS * states.shape[-1]:
             return self.output_int8(states)
         return linear(states, self.output_weight)
+
+    def logit_parts(self, states: Tensor) -> Iterator[Tensor]:
+        """The logits fp32 of states (L, D), some at a time; with 8-bit weights as few as have the numbers of a step."""
+        for part in states.split(LOGITS_AT_ONCE if self.output_int8 is None else FEW_ROWS):
+            yield self.logits(part).float()
 
     def to_int8(self) -> None:
         """Multiply by all weights in 8 bits (`Int8Weight`), for translation on a CPU. The weights themselves stay.
@@ -185,32 +188,41 @@ class Transformer(nn.Module):
         rows = encoded.states.shape[0] * beams
         return DecoderState(0, [layer.init_state(*encoded, rows) for layer in self.decoder_layers])
 
-    def read_target(self, encoded: Encoded, target: Tensor, segments: Tensor) -> list[Tensor]:
-        """The input of each decoder layer for a given translation, (1, L, D) each, for `states_before`.
+    @property
+    def resumes(self) -> bool:
+        """Whether it can go on from the middle of a given translation (`states_before`)."""
+        attentions = [one for layer in self.decoder_layers for one in (layer.attention, layer.cross_attention)]
+        return self.target_positions is None and all(attention.resumes for attention in attentions)
 
-        encoded: of one document; target (1, L) long, the decoder's input, and segments (1, L) long, as in
-        `Batch.target_input` and `Batch.target_segments`. Raises ValueError for a model with absolute positions.
+    def cross_states(self, encoded: Encoded) -> list[Any]:
+        """The state of each layer's cross-attention, for `states_before`."""
+        return [layer.cross_attention.init_state(*encoded, len(encoded.states)) for layer in self.decoder_layers]
+
+    def read_target(
+        self, encoded: Encoded, target: Tensor, segments: Tensor, mask: Tensor
+    ) -> tuple[list[Tensor], Tensor]:
+        """The input of each decoder layer for given translations, (B, L, D) each, for `states_before`; and the decoder
+        states (B, L, D), as `forward` returns them.
+
+        target, segments (B, L) long and mask (B, L) bool: as `target_input`, `target_segments` and `target_mask` of a
+        `Batch`.
         """
-        if self.target_positions is not None:
-            raise ValueError("absolute positions cannot start in the middle of a text: use relative positions")
-        inputs = [self._embed(self.target_embedding, target, None)]  # (1, L, D)
-        layout, cross_layout = (
-            SegmentLayout(segments, segments),
-            SegmentLayout(segments, encoded.segments, encoded.mask),
-        )
-        for layer in self.decoder_layers[:-1]:
-            inputs.append(layer(inputs[-1], layout, encoded.states, cross_layout))
-        return inputs
+        inputs: list[Tensor] = []
+        states = self._decode(encoded, target, segments, mask, inputs)
+        return inputs, states
 
-    def states_before(self, encoded: Encoded, inputs: list[Tensor], segments: Tensor, starts: Tensor) -> DecoderState:
-        """The state of n hypotheses of one document that continue a given translation from several positions.
+    def states_before(
+        self, cross: Sequence[Any], inputs: Sequence[Tensor], segments: Tensor, texts: Tensor, starts: Tensor
+    ) -> DecoderState:
+        """The state of n hypotheses that continue given translations from several positions, each a document of its
+        own that stays in its segment. Only of a model that `resumes`.
 
-        encoded, segments as in `read_target`, which returned `inputs`; starts (n,) long: row i is the state before
-        position starts[i], the first of a segment. Raises ValueError if the attention cannot start there.
+        cross, inputs: from `cross_states` and `read_target`; segments (B, L) long, as there; texts, starts (n,) long:
+        row i is the state before position starts[i], the first of a segment, of translation texts[i].
         """
         layers = [
-            layer.states_before(x, segments, starts, *encoded)
-            for layer, x in zip(self.decoder_layers, inputs, strict=True)
+            layer.states_before(x, segments, texts, starts, state)
+            for layer, x, state in zip(self.decoder_layers, inputs, cross, strict=True)
         ]
         return DecoderState(0, layers)
 
@@ -235,6 +247,19 @@ class Transformer(nn.Module):
         for n, layer in enumerate(self.decoder_layers):  # in place: what a layer had is freed before the next one
             state.layers[n] = layer.reorder(state.layers[n], rows, documents)
         return state
+
+    def _decode(
+        self, encoded: Encoded, target: Tensor, segments: Tensor, mask: Tensor, inputs: list[Tensor] | None
+    ) -> Tensor:
+        """`forward` from an encoded source; the input of each layer is added to `inputs`, if given."""
+        x = self._embed(self.target_embedding, target, self.target_positions)  # (B, L, D)
+        layout = SegmentLayout(segments, segments, mask)
+        cross_layout = SegmentLayout(segments, encoded.segments, encoded.mask)
+        for layer in self.decoder_layers:
+            if inputs is not None:
+                inputs.append(x)
+            x = self._run(layer, x, layout, encoded.states, cross_layout)
+        return self.decoder_norm(x)  # (B, L, D)
 
     def _embed(self, embedding: nn.Embedding, tokens: Tensor, positions: nn.Module | None, start: int = 0) -> Tensor:
         x = embedding(tokens) * self.config.width**0.5  # (B, L, D)

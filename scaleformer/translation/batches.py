@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from scaleformer.data.batching import pack, pack_padded
 from scaleformer.decoding.active import WASTED_STEPS
@@ -23,7 +23,7 @@ from scaleformer.model.attention.estimates import Extent
 from scaleformer.model.footprint import Footprint
 from scaleformer.system.display import counted
 from scaleformer.system.measure import shown_size
-from scaleformer.vocabulary import PAD, SEP
+from scaleformer.vocabulary import SEP
 
 T = TypeVar("T")
 WINDOW = 16  # batches, in which documents are sorted by length
@@ -59,15 +59,6 @@ def token_budget(lengths: Mapping[int, int], budget: int) -> Iterator[list[int]]
 def runs(lengths: Iterable[tuple[T, int]], most: int) -> Iterator[list[T]]:
     """Things with these lengths in consecutive runs whose lengths sum to at most `most`; a longer thing is alone."""
     return pack(lengths, operator.add, lambda size, _: size <= most)
-
-
-def pad(sources: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """source, mask and segments, each (B, S), of a batch of source tokens, as `scaleformer.batch.Batch` has them."""
-    length = max(len(tokens) for tokens in sources)
-    source = torch.tensor([[*tokens, *[PAD] * (length - len(tokens))] for tokens in sources])
-    mask = torch.arange(length) < torch.tensor([len(tokens) for tokens in sources])[:, None]
-    separators = (source == SEP).long()
-    return source.to(device), mask.to(device), (separators.cumsum(1) - separators).to(device)
 
 
 class MemoryEstimate:

@@ -79,6 +79,15 @@ def force(fixed: Sequence[Texts] | None, begin: Sequence[Texts] | None, count: i
     return [ForcedTexts(*sides) for sides in zip(fixed or nothing, begin or nothing, strict=True)]
 
 
+def parse_draft(line: str, where: str) -> tuple[str, ...]:
+    """The "draft" of a JSON Lines document, texts that the translations of its segments probably have. As
+    `parse_forced`."""
+    draft = json.loads(line).get("draft", []) if '"draft"' in line else []
+    if not isinstance(draft, list) or not all(isinstance(text, str) for text in draft):
+        raise DataError(f"{where}: 'draft' is {shown(draft)}, wanted a list of texts, one for each segment")
+    return tuple(draft)
+
+
 def parse_forced(line: str, where: str, segments: int) -> ForcedTexts:
     """The "fixed" and "begin" of a JSON Lines document with this many segments, `{"12": "text"}`.
 

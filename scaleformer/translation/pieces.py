@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from scaleformer.checkpoints.model_file import LoadedModel
 from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.decoding.active import Watch
 from scaleformer.decoding.config import DecodingConfig
+from scaleformer.decoding.drafts import Counts, DraftableModel, decode_drafts
 from scaleformer.decoding.search import Hypothesis, decode
+from scaleformer.decoding.state import pad
 from scaleformer.system.bars import Progress
 from scaleformer.text.terms import Term
-from scaleformer.translation.batches import MemoryEstimate, make_batches, pad, runs
+from scaleformer.translation.batches import MemoryEstimate, make_batches, runs
 from scaleformer.translation.forced import ForcedTexts
 from scaleformer.translation.matching import by_source, cut_segments
 from scaleformer.translation.request import Request
 from scaleformer.translation.streaming import SegmentStreams
 from scaleformer.translation.translations import DocumentHypothesis, Translation, nothing
 from scaleformer.vocabulary import EOS
+
+Report = Callable[[int, float], None]
+# With more documents beside each other a step costs no less for each of them, and drafts gain nothing.
+AUTO_MOST = 16
+
+
+def _at(report: Report, share: float, tokens: int, _: float) -> None:
+    report(tokens, share)
 
 
 class Piece(NamedTuple):
@@ -29,12 +41,14 @@ class Piece(NamedTuple):
     name    seeds its samples
     forced  texts that its translation has to have
     terms   those that its translation has to use
+    draft   texts that the translations of its first segments probably have
     """
 
     segments: Sequence[str]
     name: str
     forced: ForcedTexts = ForcedTexts()
     terms: Sequence[Term] = ()
+    draft: Sequence[str] = ()
 
 
 def cut_pieces(segments: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> list[list[str]]:
@@ -57,9 +71,15 @@ def pieces_of(request: Request, document: int, tokenizer: Tokenizer, tag: int) -
         parts = cut_pieces(segments, tokenizer, request.max_tokens - tag)
     name, terms = request.name(document), request.required[document]
     forced = request.forced[document] if request.forced else ForcedTexts()
-    stops = accumulate(map(len, parts))
+    stops, draft = accumulate(map(len, parts)), request.drafts[document] if request.drafts else ()
     return [
-        Piece(part, f"{name} {n}" if n else name, forced.part(stop - len(part), stop), terms)
+        Piece(
+            part,
+            f"{name} {n}" if n else name,
+            forced.part(stop - len(part), stop),
+            terms,
+            draft[stop - len(part) : stop],
+        )
         for n, (part, stop) in enumerate(zip(parts, stops, strict=True))
     ]
 
@@ -70,11 +90,13 @@ class PieceTranslator:
 
     config  the settings of the search
     tag     tokens that precede the source of every piece
+    counts  how far drafts carried, so far
     """
 
     loaded: LoadedModel
     config: DecodingConfig
     tag: Sequence[int] = ()
+    counts: Counts = field(default_factory=Counts)
 
     def translate(
         self,
@@ -92,7 +114,6 @@ class PieceTranslator:
 
         Raises ValueError as `decode`, and for a piece that needs more than `config.memory_limit`.
         """
-        loaded, config = self.loaded, self.config
         sources = {
             place: self.source_tokens(piece.segments)
             for place, piece in enumerate(pieces)
@@ -114,11 +135,8 @@ class PieceTranslator:
                 batch = [pieces[place] for place in places]
                 tokens = [sources[place] for place in places]
                 at_hand = sum(map(len, tokens))
-                decoded = decode(
-                    loaded.model, *pad(tokens, loaded.device), config, keys=[piece.name for piece in batch],
-                    progress=report, forced=[piece.forced.tokens(loaded.target_tokenizer) for piece in batch],
-                    watch=None if streams is None else streams.of(places),
-                )  # fmt: skip
+                watch = None if streams is None else streams.of(places)
+                decoded = self._decode(batch, tokens, report, watch)
                 for place, piece, source, hypotheses in zip(places, batch, tokens, decoded, strict=True):
                     texts = tuple(self.text(hypothesis, piece.forced, source) for hypothesis in hypotheses)
                     found[place] = Translation(texts, len(piece.segments), len(source))
@@ -127,6 +145,56 @@ class PieceTranslator:
             while following in found:
                 yield found.pop(following)
                 following += 1
+
+    def _decode(
+        self, pieces: Sequence[Piece], sources: Sequence[Sequence[int]], report: Report, watch: Watch | None
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of a batch of pieces with these source tokens, from drafts where the settings ask for it."""
+        forced = [piece.forced.tokens(self.loaded.target_tokenizer) for piece in pieces]
+        model, config = self.loaded.model, self.config
+        few = len(pieces) <= AUTO_MOST or config.draft == "segments" or any(piece.draft for piece in pieces)
+        if not (self.drafted and few) or all(len(piece.segments) == 1 for piece in pieces):
+            names = [piece.name for piece in pieces]
+            source = pad(sources, self.loaded.device)
+            return decode(model, *source, config, keys=names, progress=report, forced=forced, watch=watch)
+        drafts = self._drafts(pieces, forced, lambda tokens, share: report(tokens, share / 2))
+        return decode_drafts(
+            cast(DraftableModel, model), sources, drafts, config, self.loaded.device, forced=forced, watch=watch,
+            progress=lambda tokens, share: report(tokens, (1 + share) / 2), counts=self.counts,
+        )  # fmt: skip
+
+    @property
+    def drafted(self) -> bool:
+        """Whether documents are decoded from drafts."""
+        return self.config.drafts and bool(getattr(self.loaded.model, "resumes", False))  # an ensemble does not
+
+    def _drafts(
+        self, pieces: Sequence[Piece], forced: Sequence[Mapping[int, Sequence[int]]], report: Report
+    ) -> list[list[Sequence[int]]]:
+        """The tokens of a draft of each segment: as given, or its translation by itself."""
+        drafts: list[list[Sequence[int]]] = []
+        alone: dict[tuple[int, int], list[int]] = {}  # source tokens of the segments to translate
+        for n, piece in enumerate(pieces):
+            texts = [*piece.draft, *[""] * len(piece.segments)][: len(piece.segments)]
+            drafts.append(list(self.loaded.target_tokenizer.encode_batch(texts)))
+            for at, segment in enumerate(piece.segments):
+                if segment.strip() and not texts[at].strip() and at not in piece.forced.fixed:
+                    alone[n, at] = self.source_tokens([segment])
+        places, done = list(alone), 0
+        for batch in make_batches({n: len(alone[place]) for n, place in enumerate(places)}, self.config):
+            rows = [places[n] for n in batch]
+            share = done / len(places)
+            found = decode(
+                self.loaded.model,
+                *pad([alone[row] for row in rows], self.loaded.device),
+                self.config,
+                forced=[{0: forced[n][at]} if at in forced[n] else {} for n, at in rows],
+                progress=partial(_at, report, share),
+            )
+            done += len(rows)
+            for (n, at), [hypothesis] in zip(rows, found, strict=True):
+                drafts[n][at] = hypothesis.tokens
+        return drafts
 
     def source_tokens(self, segments: Sequence[str]) -> list[int]:
         """The source tokens of a piece: the tag, its segments, each with `<sep>`, and `</s>`."""

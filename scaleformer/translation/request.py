@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from scaleformer.decoding.config import DecodingConfig, MaxTokens, Mode
+from scaleformer.decoding.drafts import Counts
 from scaleformer.system.bars import Progress
 from scaleformer.system.schema import check_type
 from scaleformer.text.terms import Term, Terms, make_terms
@@ -21,8 +22,7 @@ class Request:
     decoding    the settings of the search
     names       of the documents, for warnings (default: their numbers from 0). Samples of a document depend on
                 decoding.seed and its name only
-    mode        "document"; "segment": translate each segment separately, so the segment count is the source's; or
-                "two-pass": do so first, then translate each after the translations before it (`two_pass`)
+    mode        "document", or "segment": translate each segment separately, so the segment count is the source's
     max_tokens  split documents between segments into pieces of at most this many source tokens (`<sep>` and `</s>`
                 included), translate them separately and join them; a longer segment is a piece of its own
     tag         the target language, such as `2es`, for a model trained with tags; precedes every document, piece or
@@ -31,6 +31,8 @@ class Request:
                 them, limits and rules do not apply to them
     terms       target forms by source forms, for all documents or for each. Segments that lack one are translated
                 again, the others do not change (`TermSearch`). Log-probability and score cover the final translation
+    drafts      of each document, texts that its translation probably has, by the places of its segments; for others the
+                translation of the segment by itself. The result is the same, sooner (`decode_drafts`)
     where       of each document, the places of its segments for warnings, such as FILE:LINE; () if unknown
 
     Raises ValueError for documents that are not lists of strings, and for settings that do not fit together.
@@ -44,6 +46,7 @@ class Request:
     tag: str | None = None
     forced: Sequence[ForcedTexts] = ()
     terms: Terms | Sequence[Terms] = ()
+    drafts: Sequence[Sequence[str]] = ()
     where: Sequence[Sequence[str]] = ()
 
     def __post_init__(self) -> None:
@@ -57,7 +60,7 @@ class Request:
             )
         if n_best > 1 and not self.whole:
             raise ValueError(f"n_best={n_best}: only the best hypotheses of pieces can be joined; set n_best=1")
-        for name in ("names", "forced", "terms"):
+        for name in ("names", "forced", "terms", "drafts"):
             values = getattr(self, name)
             if values and not isinstance(values, Mapping) and len(values) != count:
                 raise ValueError(f"{name} has {len(values)} entries for {count} documents: wanted one for each")
@@ -68,6 +71,7 @@ class Request:
         for number, one in enumerate(self.forced):
             if fault := one.fault(len(self.documents[number])):
                 raise ValueError(f"document {number}: {fault}")
+        _check_documents(self.drafts, "draft")
         if any(self.forced) and not self.decoding.match_segments:
             raise ValueError("fixed and begin refer to source segments: set decoding.match_segments=true")
 
@@ -108,20 +112,22 @@ class Listener:
     segments  from time to time for each unfinished document, with its number, the place of the first newly final
               segment and the texts of these segments (see `SegmentStreams`); if it returns False, the document is given
               up and its partial translation returned
+    drafted   at the end, where documents were decoded from drafts
     """
 
     progress: Progress | None = None
     finished: Callable[[Translation], None] | None = None
     segments: Callable[[int, int, Sequence[str]], bool] | None = None
+    drafted: Callable[[Counts], None] | None = None
 
 
-def _check_documents(documents: Sequence[Sequence[str]]) -> None:
-    wanted = "wanted a list of documents, each a list of segments, each a string"
+def _check_documents(documents: Sequence[Sequence[str]], what: str = "document") -> None:
+    wanted = f"wanted a list of {what}s, each a list of segments, each a string"
     if isinstance(documents, str) or not isinstance(documents, Sequence):
-        raise ValueError(f"documents is {type(documents).__name__}: {wanted}")
+        raise ValueError(f"{what}s is {type(documents).__name__}: {wanted}")
     for number, segments in enumerate(documents):
         if isinstance(segments, str) or not isinstance(segments, Sequence):
-            raise ValueError(f"document {number} is {type(segments).__name__}: {wanted}")
+            raise ValueError(f"{what} {number} is {type(segments).__name__}: {wanted}")
         for place, segment in enumerate(segments):
             if not isinstance(segment, str):
-                raise ValueError(f"segment {place} of document {number} is {type(segment).__name__}: {wanted}")
+                raise ValueError(f"segment {place} of {what} {number} is {type(segment).__name__}: {wanted}")

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from scaleformer.decoding.drafts import Counts
 from scaleformer.system.bars import translation_bar
 from scaleformer.translation.request import Listener, Request
 from scaleformer.translation.translations import DocumentHypothesis, Translation
@@ -57,9 +58,13 @@ def resumable_translations(
             _write(file, asdict(translation))
             count += 1
 
+        def tell(counts: Counts) -> None:
+            kept = f"{counts.kept / max(counts.tokens, 1):.0%} of {counts.tokens:,} tokens stayed as drafted"
+            print(f"drafts: {kept}, {counts.calls:,} calls of the model wrote the others", file=sys.stderr)
+
         try:
             with translation_bar(description) as progress:
-                translations = translator.translate_documents(request, Listener(progress, keep), begun)
+                translations = translator.translate_documents(request, Listener(progress, keep, drafted=tell), begun)
             yield translations
         except BaseException:
             if count:

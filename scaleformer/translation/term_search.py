@@ -16,9 +16,10 @@ import numpy as np
 
 from scaleformer.data.batching import Example
 from scaleformer.decoding.search import decode
+from scaleformer.decoding.state import pad
 from scaleformer.text.terms import Term, annotate, find_terms
 from scaleformer.text.words import unspaced
-from scaleformer.translation.batches import pad, token_budget
+from scaleformer.translation.batches import token_budget
 from scaleformer.translation.forced import ForcedTexts
 from scaleformer.translation.pieces import Piece, PieceTranslator
 from scaleformer.translation.scoring import Floats, target_losses
@@ -92,7 +93,7 @@ class TermSearch:
         yield from self._mended(held, jobs, len(self._pieces) - len(held))
 
     def _jobs(self, number: int, part: Translation) -> list[_Job]:
-        segments, _, forced, terms = self._pieces[number]
+        segments, _, forced, terms, _ = self._pieces[number]
         texts, jobs = part.segments, []
         for first, after, wanted in requirements(segments, part.hypotheses[0], terms):
             if first in forced.fixed or not missing_from(texts[first], wanted):

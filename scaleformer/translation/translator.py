@@ -25,7 +25,6 @@ from scaleformer.translation.streaming import SegmentStreams
 from scaleformer.translation.term_search import TermSearch
 from scaleformer.translation.terms import count_terms, warn_of_terms
 from scaleformer.translation.translations import DocumentHypothesis, Translation, join
-from scaleformer.translation.two_pass import translate_twice
 from scaleformer.translation.word_alignments import Links, align_words
 
 Precision = Literal["fp32", "int8"]
@@ -126,6 +125,7 @@ class Translator(LoadedModel):
         *,
         fixed: Sequence[Texts] | None = None,
         begin: Sequence[Texts] | None = None,
+        draft: str | Sequence[Sequence[str]] | None = None,
         **settings: Any,
     ) -> Request:
         """A request with the settings of this translator, and with these.
@@ -133,11 +133,17 @@ class Translator(LoadedModel):
         decoding  all settings of the search; None for those of the translator
         fixed     for each document, translations by segment number from 0: {12: "text"}, returned unchanged
         begin     likewise beginnings of translations, which the model continues
+        draft     for each document, texts that the translations of its segments probably have, as from an earlier
+                  version; or whether to make such texts (`decoding.draft`). They do not change the result
         settings  other fields of `Request`, and single settings of the search that override `decoding`
 
         Raises ValueError as `Request`, for settings that do not exist, and for those that the strategy does not use (a
         beam without beam search).
         """
+        if isinstance(draft, str):
+            settings["draft"] = draft
+        elif draft is not None:
+            settings["drafts"] = draft
         names = {field.name for field in fields(Request)}
         search = {name: value for name, value in settings.items() if name not in names}
         chosen = from_mapping(DecodingConfig, {**asdict(decoding or self.decoding), **search}, "decoding")
@@ -157,7 +163,7 @@ class Translator(LoadedModel):
 
         Logs a warning for documents that hit the length limit, segments longer than any in training or with an empty
         translation, and terms that could not be placed. Raises ValueError for a tag that the model does not know or
-        wants, if the model gives NaN, and as `translate_twice`.
+        wants, and if the model gives NaN.
         """
         tag, tokenizer = self.tag_tokens(request.tag), self.source_tokenizer
         warn_of_long(request, tokenizer, self.longest_segment)
@@ -170,8 +176,7 @@ class Translator(LoadedModel):
             streams = SegmentStreams(sizes, len(begun), self.target_tokenizer, final, listener.segments)
         translator = PieceTranslator(self, request.decoding, tag)
         how = listener.progress, sum(translation.source_tokens for translation in begun), streams
-        twice = request.mode == "two-pass"
-        parts = translate_twice(translator, groups, *how) if twice else translator.translate(pieces, *how)
+        parts = translator.translate(pieces, *how)
         if any(request.required):
             parts = TermSearch(translator, pieces).enforced(parts)
         translations = list(begun)
@@ -180,6 +185,8 @@ class Translator(LoadedModel):
             translations.append(found[0] if request.whole else join(found, request.mode))
             if listener.finished is not None:
                 listener.finished(translations[-1])
+        if listener.drafted is not None and translator.counts.calls:
+            listener.drafted(translator.counts)
         warn_of_cut(request, translations)
         warn_of_broken(request, translations)
         warn_of_empty(request, translations)

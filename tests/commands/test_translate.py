@@ -153,7 +153,7 @@ BAD = {
     "format": (["format=xml"], "format is 'xml': it must be one of auto, text, jsonl"),
     "output_format": (["output_format=csv"], "output_format is 'csv': it must be one of auto, text, jsonl"),
     "boundaries": (["boundaries=page"], "boundaries is 'page': it must be one of file, blank, ids, lines"),
-    "mode": (["mode=page"], "mode is 'page': it must be one of document, segment, two-pass or null"),
+    "mode": (["mode=page"], "mode is 'page': it must be one of document, segment or null"),
     "device": (["device=gpu"], "device=gpu: not available here"),
     "max_tokens": (["max_tokens=ten"], "max_tokens is 'ten': it must be an int of at least 3 or null"),
     "devices": (["device=[cpu]"], "device=[cpu]: not available here"),

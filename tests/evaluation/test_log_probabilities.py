@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
+from scaleformer.decoding.state import pad
 from scaleformer.evaluation.log_probabilities import DocumentScore, SegmentScore, perplexity, rescore, score_documents
-from scaleformer.translation.batches import pad
 from scaleformer.translation.translations import DocumentHypothesis
 from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import BOS, EOS, SEP

@@ -181,7 +181,7 @@ def test_a_file_streams(server, tmp_path):
 
 
 def test_what_goes_wrong_in_a_stream_is_an_event(server):
-    options = {"mode": "two-pass", "match_segments": False}
+    options = {"mode": "document", "match_segments": False, "min_length_ratio": 0.5}
     events = server.events("/translate/stream", json={"documents": documents(), "options": options})
     assert events[-1] == (
         "error",

@@ -14,9 +14,10 @@ from torch.profiler import ProfilerActivity, profile
 
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import decode
+from scaleformer.decoding.state import pad
 from scaleformer.model.transformer import ModelConfig, Transformer
 from scaleformer.system.measure import read_size
-from scaleformer.translation.batches import HELD, MemoryEstimate, pad, runs, token_budget
+from scaleformer.translation.batches import HELD, MemoryEstimate, runs, token_budget
 from scaleformer.translation.request import Listener
 from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import EOS, SEP
@@ -157,12 +158,10 @@ def test_translations_are_the_same(tmp_path: Path, name: str, search: str, capsy
         assert capsys.readouterr().err.count("memory: ") == 1
 
 
-def test_two_passes_have_no_such_limit(tmp_path: Path) -> None:
+def test_drafts_know_no_such_limit(tmp_path: Path) -> None:
     translator = Translator.load(make_run(tmp_path / "run"), "cpu")
-    with pytest.raises(
-        ValueError, match=r"decoding.memory_limit=1GiB: mode=two-pass .* set decoding.memory_limit=null"
-    ):
-        translator.translate([["a dog"]], mode="two-pass", memory_limit="1GiB")
+    with pytest.raises(ValueError, match=r"decoding.draft is segments: .* and memory_limit=null"):
+        translator.translate([["a dog"]], draft="segments", strategy="greedy", memory_limit="1GiB")
 
 
 @pytest.mark.parametrize("memory", ["much", "0", "-1GiB", "2 XiB", True, 1.5, ""])

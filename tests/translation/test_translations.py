@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from scaleformer.translation.translations import DocumentHypothesis, Translation, join
 
 PARTS = [
@@ -18,8 +16,7 @@ def test_pieces_of_a_document_keep_their_places() -> None:
     assert join(PARTS, "document") == Translation((best,), 7, 18)
 
 
-@pytest.mark.parametrize("mode", ["segment", "two-pass"])
-def test_by_segment_each_piece_is_one(mode: str) -> None:
-    [best] = join(PARTS, mode).hypotheses
+def test_by_segment_each_piece_is_one() -> None:
+    [best] = join(PARTS, "segment").hypotheses
     assert best.segments == ("a  b", "c", "d e")
     assert best.cut == (0, 2)

@@ -163,7 +163,7 @@ def test_unknown_and_missing_tags_are_refused():
         Translator(without, tag="x")
 
 
-@pytest.mark.parametrize("mode", ["document", "two-pass"])
+@pytest.mark.parametrize("mode", ["document", "segment"])
 def test_int8_decodes_nearly_as_fp32(run: Path, mode: str) -> None:
     """The probabilities that both give to the same text; their own outputs may differ."""
     exact, rounded = Translator.load(run, "cpu"), Translator.load(run, "cpu", precision="int8")

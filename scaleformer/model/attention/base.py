@@ -161,13 +161,18 @@ class Attention(nn.Module, ABC):
         beams = beams_as_queries(query, documents)  # (B, H, K, d)
         return queries_as_beams(self.attend(beams, state.key, state.value, layout))
 
-    def states_before(self, x: Tensor, segments: Tensor, starts: Tensor) -> OwnState:
-        """Decoder self-attention: the states before the positions starts (n,) of one text x (1, L, D) with segments
-        (L,), a row each, as if stepped through all earlier positions.
+    #: whether it has `states_before` and `rows_of`
+    resumes: ClassVar[bool] = False
 
-        Raises ValueError if the mechanism cannot compute them.
-        """
-        raise ValueError("the decoder's attention cannot start in the middle of a text: only segment_recall can")
+    def states_before(self, x: Tensor, segments: Tensor, texts: Tensor, starts: Tensor) -> OwnState:
+        """Decoder self-attention: the states before the positions starts (n,) of texts (n,), a row each, as if stepped
+        through all earlier positions; x (B, L, D) and segments (B, L) of all texts."""
+        raise NotImplementedError(f"{type(self).__name__} cannot start in the middle of a text")
+
+    def rows_of(self, state: Any, documents: Tensor, segments: Tensor) -> Any:
+        """Cross-attention: from the state of B documents that of n hypotheses, each a document of its own: of
+        documents (n,), each to stay in its segment (n,)."""
+        raise NotImplementedError(f"{type(self).__name__} cannot start in the middle of a text")
 
     def later_bytes(self, gained: int, documents: int, rows: int, extent: Extent, size: int) -> int:
         """The bytes that the state of these gains at most when it is used; a number has `size` of them. By default

@@ -18,7 +18,7 @@ from scaleformer.model.attention.state import FIRST_ROOM
 from scaleformer.ops.common.precision import full_precision
 from scaleformer.ops.recall.attention import RECALL_ALGORITHMS, segment_recall_attention
 from scaleformer.ops.recall.decoding import RecallCausalState, recall_causal_init, relative_excess
-from scaleformer.ops.recall.decoding_cross import recall_cross_state
+from scaleformer.ops.recall.decoding_cross import RecallCrossState, Seen, recall_cross_state
 from scaleformer.ops.recall.decoding_text import recall_causal_states
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.system.schema import Natural, OneOf, Positive, Range
@@ -50,6 +50,7 @@ class SegmentRecallAttention(Attention):
     """
 
     held: ClassVar[Held] = Held(tiles=700, aside=3)
+    resumes: ClassVar[bool] = True
     recency: Tensor
 
     def __init__(
@@ -106,12 +107,15 @@ class SegmentRecallAttention(Attention):
         gate, recency = self.log_gate, self.recency
         return recall_causal_init(rows, self.heads, d, d, gate, recency, self.kept, like.device, dtype)
 
-    def states_before(self, x: Tensor, segments: Tensor, starts: Tensor) -> OwnState:
-        key, value = self._project(x, self.key, self.value)  # (1, H, L, d)
+    def states_before(self, x: Tensor, segments: Tensor, texts: Tensor, starts: Tensor) -> OwnState:
+        key, value = self._project(x, self.key, self.value)  # (B, H, L, d)
         dtype = torch.promote_types(x.dtype, torch.float32)
-        text = key[0].to(dtype), value[0].to(dtype), self.saliences(key)[0], segments, starts
-        state = recall_causal_states(*text, self.log_gate.to(dtype), self.recency.to(dtype), self.kept)
+        given = key.to(dtype), value.to(dtype), self.saliences(key), segments, texts, starts
+        state = recall_causal_states(*given, self.log_gate.to(dtype), self.recency.to(dtype), self.kept)
         return OwnState(self._step_product(), state)
+
+    def rows_of(self, state: RecallCrossState, documents: Tensor, segments: Tensor) -> Seen:
+        return state.rows(documents, segments)
 
     def later_bytes(self, gained: int, documents: int, rows: int, extent: Extent, size: int) -> int:
         near = len(self.log_gate[0]) // 2 - 1

@@ -35,6 +35,27 @@ class Seen:
     bias: Tensor
     blind: bool
 
+    def attend(self, query: Tensor) -> Tensor:
+        """The attention of K queries of each row, (M, H, K, d) -> (M, H, K, e)."""
+        bias = self.bias.flatten(0, 1)[:, None]  # (M*H, 1, n)
+        flat = query.flatten(0, 1).to(bias.dtype)  # (M*H, K, d)
+        scores = torch.baddbmm(bias, flat, self.keys.flatten(0, 1), alpha=query.shape[3] ** -0.5)  # (M*H, K, n)
+        weights = scores.softmax(-1)
+        if self.blind:
+            weights = weights * (scores.amax(-1, keepdim=True) > HIDDEN / 2)
+        return torch.bmm(weights, self.values.flatten(0, 1)).view(*query.shape[:3], -1)
+
+    def step(self, query: Tensor, segments: Tensor) -> Tensor:
+        """Attention of one hypothesis for each row, all still in their segments: (M, H, d) -> (M, H, e)."""
+        return self.attend(query[:, :, None])[:, :, 0]
+
+    def reorder(self, rows: Tensor) -> Seen:
+        """The rows of these numbers."""
+        segments, keys, values, bias = (
+            x.index_select(0, rows) for x in (self.segments, self.keys, self.values, self.bias)
+        )
+        return Seen(segments, keys, values, bias, self.blind)
+
 
 class Kept(NamedTuple):
     """The tokens kept from before and from after each border.
@@ -97,15 +118,13 @@ class RecallCrossState:
                 segments = by_document[:, 0]
             else:
                 beams = 1
-        seen = self._look(segments)
-        bias = seen.bias.flatten(0, 1)[:, None]  # (M*H, 1, n)
-        query = query.view(-1, beams, heads, d).transpose(1, 2).reshape(-1, beams, d).to(bias.dtype)  # (M*H, K, d)
-        scores = torch.baddbmm(bias, query, seen.keys.flatten(0, 1), alpha=d**-0.5)  # (M*H, K, n)
-        weights = scores.softmax(-1)
-        if seen.blind:
-            weights = weights * (scores.amax(-1, keepdim=True) > HIDDEN / 2)
-        out = torch.bmm(weights, seen.values.flatten(0, 1))  # (M*H, K, e)
-        return out.view(-1, heads, beams, out.shape[2]).transpose(1, 2).reshape(rows, heads, -1)
+        query = query.view(-1, beams, heads, d).transpose(1, 2)  # (M, H, K, d)
+        return self._look(segments).attend(query).transpose(1, 2).reshape(rows, heads, -1)
+
+    def rows(self, documents: Tensor, segments: Tensor) -> Seen:
+        """What a hypothesis of each of the documents (n,) sees as long as it is in its segment (n,)."""
+        keys, values, bias = self._gather(documents, segments)
+        return Seen(segments, keys, values, bias, bool((bias.amax(2) <= HIDDEN / 2).any()))
 
     def _look(self, flat: Tensor) -> Seen:
         """What hypotheses in the segments `flat` (M,) see."""

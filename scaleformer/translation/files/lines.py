@@ -21,7 +21,7 @@ from scaleformer.system.schema import shown
 from scaleformer.text.documents import Document, one_line
 from scaleformer.translation.alternatives import Alternative
 from scaleformer.translation.files.setup import FileDocument
-from scaleformer.translation.forced import parse_forced
+from scaleformer.translation.forced import parse_draft, parse_forced
 from scaleformer.translation.terms import parse_terms
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.word_alignments import Links, as_pharaoh
@@ -99,9 +99,8 @@ def read_documents(source: Input, format: str, boundaries: Boundaries = "file", 
             place = f"{where}:{number}"
             read = parse_document(line, place, require_target=False)
             forced = parse_forced(line, place, len(read.source))
-            documents.append(
-                FileDocument(read.id, read.source, read.target, forced=forced, terms=parse_terms(line, place))
-            )
+            terms, draft = parse_terms(line, place), parse_draft(line, place)
+            documents.append(FileDocument(read.id, read.source, read.target, forced=forced, terms=terms, draft=draft))
         found = LinesFile(format, documents)
     if not found.documents and not any(map(any, found.gaps)):
         raise DataError(f"{where}: no documents")

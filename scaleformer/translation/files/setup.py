@@ -20,6 +20,7 @@ class FileDocument(Document):
 
     name           among the documents of all files; "" for its id
     forced, terms  as in `Request`
+    draft          texts that the translations of its segments probably have
     where          of each segment, such as FILE:LINE; () if unknown
     masked         the segments with the spans behind their placeholders; () for segments without any
     """
@@ -27,6 +28,7 @@ class FileDocument(Document):
     name: str = ""
     forced: ForcedTexts = field(default_factory=ForcedTexts)
     terms: Terms = field(default_factory=dict)
+    draft: tuple[str, ...] = ()
     where: tuple[str, ...] = ()
     masked: tuple[Masked, ...] = ()
 
@@ -60,5 +62,6 @@ class Setup:
             self.max_tokens,
             forced=fill_forced(self.translation_memory, forced, masked),
             terms=[{**self.terms, **document.terms} for document in documents],
+            drafts=[document.draft for document in documents],
             where=[document.where for document in documents],
         )

@@ -137,8 +137,8 @@ def test_documents_are_translated_once_and_judged(translator):
     assert [outcome.verdict for outcome in report.outcomes] == ["wrong", "right"]
     assert copyist.asked == [tuple(asked.source)]
     assert copyist.mode == "document"
-    context_report(copyist, [asked], contrastive=False, mode="two-pass")  # type: ignore[arg-type]
-    assert copyist.mode == "two-pass"
+    context_report(copyist, [asked], contrastive=False, mode="segment")  # type: ignore[arg-type]
+    assert copyist.mode == "segment"
     cut = Copyist(translator, {tuple(asked.source): written[:2]})  # cut at the length limit
     assert [o.verdict for o in context_report(cut, [asked], contrastive=False).outcomes] == ["wrong", "unclear"]  # type: ignore[arg-type]
 
@@ -246,7 +246,7 @@ def test_files_of_the_wrong_kind_are_reported(tmp_path):
         ([document(phenomena=(Phenomenon(2, ("sie rennt",)),))], {}, "equals the right one"),
         ([document()], {"context": -1}, "context=-1"),
         ([document()], {"contrastive": False, "generative": False}, "set one of them to true"),
-        ([document()], {"mode": "twopass"}, "mode is 'twopass': it must be one of document, segment, two-pass"),
+        ([document()], {"mode": "twopass"}, "mode is 'twopass': it must be one of document, segment"),
     ],
     ids=["nothing", "outside", "no wrong", "same", "context", "neither", "mode"],
 )

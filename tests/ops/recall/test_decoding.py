@@ -87,7 +87,8 @@ def test_states_of_a_text_are_those_that_steps_leave(
     new = torch.cat([torch.tensor([True]), segments[1:] != segments[:-1]])
     starts = new.nonzero()[:, 0]
     starts = starts[starts <= 52]
-    text = x.tokens.k[0], x.tokens.v[0], case.salience[0], segments, starts
+    rows = torch.zeros_like(starts)
+    text = x.tokens.k, x.tokens.v, case.salience, segments[None], rows, starts
     state = recall_causal_states(*text, x.log_gate, case.recency, kept)
     expected = whole(case, kept=kept, causal=True)[0]
     for i in range(8):

@@ -1,0 +1,136 @@
+"""The texts of a document that is decoded from drafts: which stand, which may still change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from scaleformer.vocabulary import EOS, MOST, SEP, steps_of
+
+
+@dataclass
+class DraftedDocument:
+    """A document and the present texts of its segments, by the numbers of source segments.
+
+    parts    source tokens of each segment, with `<sep>`; the tag is in the first
+    forced   tokens with which translations of segments begin, as in `decode`
+    texts    tokens of each, with the separator; None where the one before translates it, too
+    spare    the last text of each, for when that ends
+    decoded  in which round each was last found to be what the model writes; changed: in which it last changed
+    wrong    whether each breaks a rule
+    cut      whether the length limit ended each
+    """
+
+    parts: list[list[int]]
+    forced: Mapping[int, Sequence[int]]
+    spare: list[tuple[int, ...]]
+    texts: list[tuple[int, ...] | None] = field(init=False)
+    decoded: list[int] = field(init=False)
+    changed: list[int] = field(init=False)
+    wrong: list[bool] = field(init=False)
+    cut: list[bool] = field(init=False)
+
+    def __post_init__(self) -> None:
+        n = len(self.parts)
+        self.texts, self.decoded, self.changed = list(self.spare), [-1] * n, [0] * n
+        self.wrong, self.cut = [False] * n, [False] * n
+        self.join()
+
+    def join(self) -> None:
+        """Let each text stand for as many source segments as its separator says."""
+        n = 0
+        while n < len(self.texts):
+            if self.texts[n] is None:
+                self.texts[n], self.decoded[n] = self.spare[n], -1
+            steps = max(1, steps_of(self.spare[n][-1]) or 1)
+            for later in range(n + 1, min(n + steps, len(self.texts))):
+                self.texts[later] = None
+            n += steps
+
+    def change(self, n: int, text: tuple[int, ...], turn: int) -> None:
+        """A segment was decoded in this round, after the texts that stood before it."""
+        self.decoded[n], self.wrong[n] = turn, False
+        if text != self.texts[n]:
+            self.texts[n] = self.spare[n] = text
+            self.changed[n] = turn
+
+    def guess(self, n: int, text: tuple[int, ...], turn: int) -> None:
+        """A segment probably has this text, in part decoded in this round."""
+        self.texts[n] = self.spare[n] = text
+        self.decoded[n], self.changed[n] = -1, turn
+
+    def settled(self) -> list[bool]:
+        """Which segments are what the model writes after the present texts before them."""
+        latest, found = -1, []
+        for decoded, changed in zip(self.decoded, self.changed, strict=True):
+            found.append(decoded > latest)
+            latest = max(latest, changed)
+        return found
+
+    def given(self, n: int) -> bool:
+        """Whether a segment is fixed."""
+        return SEP in self.forced.get(n, ())
+
+    def rest(self, n: int) -> tuple[list[int], dict[int, Sequence[int]]]:
+        """The source from a segment on, as far as its translation may reach, and what is forced there."""
+        stop = min(n + MOST, len(self.parts))
+        source = [token for part in self.parts[n:stop] for token in part]
+        return [*source, EOS], {at - n: self.forced[at] for at in range(n, stop) if at in self.forced}
+
+
+def make_document(
+    source: Sequence[int], draft: Sequence[Sequence[int]], forced: Mapping[int, Sequence[int]]
+) -> DraftedDocument:
+    parts: list[list[int]] = [[]]
+    for token in source:
+        parts[-1].append(token)
+        if token == SEP:
+            parts.append([])
+    spare = []
+    for n, words in enumerate(draft):
+        given = tuple(forced.get(n, ()))
+        text = given if SEP in given else (*given, *words[len(given) :])
+        spare.append(text if text and steps_of(text[-1]) else (*text, SEP))
+    return DraftedDocument(parts[:-1], forced, spare)
+
+
+def final_tokens(document: DraftedDocument) -> list[int]:
+    """The tokens of all segments up to the first that may still change."""
+    tokens: list[int] = []
+    for text, settled in zip(document.texts, document.settled(), strict=True):
+        if text is not None and not settled:
+            break
+        tokens += text or ()
+    return tokens
+
+
+class Row(NamedTuple):
+    """A segment to decode: of which document, by its place among those at hand, its number, and how many tokens of its
+    present text stay."""
+
+    document: int
+    number: int
+    begun: int
+
+
+class Meeting:
+    """Where a new text of a segment meets the old one: at the first two tokens in a row that stand there in a row."""
+
+    def __init__(self, old: Sequence[int]) -> None:
+        self.old = old
+        self.places = {pair: place for place, pair in reversed(list(enumerate(pairwise(old[:-1]))))}
+        self.last: list[int] = []
+
+    def meets(self, tokens: Sequence[int]) -> bool:
+        """Whether it does, after these tokens more."""
+        self.last = [*self.last, *tokens][-2:]
+        return tuple(self.last) in self.places
+
+    def rest(self, tokens: Sequence[int]) -> Sequence[int]:
+        """What of the old text follows the last meeting in the new tokens; () without any."""
+        for pair in reversed(list(pairwise(tokens))):
+            if (place := self.places.get(pair)) is not None:
+                return self.old[place + 2 :]
+        return ()

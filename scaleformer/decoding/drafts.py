@@ -1,0 +1,339 @@
+"""Greedy search of documents from drafts: the same texts as segment by segment from the first to the last, in fewer
+calls of the model.
+
+A draft has a text for each source segment, such as its translation by itself. The model reads the whole draft at once.
+A segment of which every token is what the model would have chosen stays; all others are decoded again, beside each
+other, each after the present texts of those before it. This is repeated until nothing changes. Then every segment is
+what greedy search writes after those before it, and so is the document. At least the first wrong segment becomes right
+each time, and where context changes little nearly all do. Related: [Stern 2018], [Xia 2022], [Santilli 2023].
+
+Only models that can go on from the middle of a text (`Transformer.resumes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import takewhile
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from scaleformer.decoding.active import Watch
+from scaleformer.decoding.config import DecodingConfig
+from scaleformer.decoding.drafted import DraftedDocument, Meeting, Row, final_tokens, make_document
+from scaleformer.decoding.rules import make_rules
+from scaleformer.decoding.search import DecodableModel, Hypothesis, decode
+from scaleformer.decoding.state import SPECIAL, Rows, SourceSegments, pad
+from scaleformer.vocabulary import BOS, EOS, PAD, SEP, consumed, steps_of
+
+MOST_ROWS = 256  # segments decoded beside each other
+MEETINGS = 1  # rounds in which the rest of a text is kept where the new one meets it; later ones decode few segments
+
+
+class DraftableModel(DecodableModel, Protocol):
+    """What drafts need beside the interface of the search; see `scaleformer.model.transformer`. `encode` gives a named
+    tuple of tensors with the documents first."""
+
+    @property
+    def resumes(self) -> bool: ...
+
+    def cross_states(self, encoded: Any) -> list[Any]: ...
+
+    def read_target(
+        self, encoded: Any, target: Tensor, segments: Tensor, mask: Tensor
+    ) -> tuple[list[Tensor], Tensor]: ...
+
+    def logit_parts(self, states: Tensor) -> Iterator[Tensor]: ...
+
+    def states_before(
+        self, cross: Sequence[Any], inputs: Sequence[Tensor], segments: Tensor, texts: Tensor, starts: Tensor
+    ) -> Any: ...
+
+
+@dataclass
+class Counts:
+    """How far drafts carry: tokens of the translations, those of them in segments that stayed as drafted, and the calls
+    of the model that wrote them, the drafts not counted."""
+
+    tokens: int = 0
+    kept: int = 0
+    calls: int = 0
+
+
+class _Read(NamedTuple):
+    """What the model makes of the present texts: target (B, L) with `<s>`, its segments, the inputs of the layers and
+    the decoder states; starts: by document, where the texts of segments begin, and the end."""
+
+    target: Tensor
+    segments: Tensor
+    inputs: list[Tensor]
+    states: Tensor
+    starts: list[dict[int, int]]
+
+
+class _Continued(NamedTuple):
+    """inner: the state of the model; tokens (rows,): what each row reads first, None later; numbers (rows,): of the
+    segment that it writes."""
+
+    inner: Any
+    tokens: Tensor | None
+    numbers: Tensor
+
+
+class _Segments:
+    """A model for `decode` whose sources are segments of documents, each after the present texts before it."""
+
+    def __init__(self, model: DraftableModel, cross: Sequence[Any], read: _Read, rows: Sequence[Row]) -> None:
+        self.model, self.cross, self.read = model, cross, read
+        self.most_target_tokens = model.most_target_tokens
+        device = read.target.device
+        self.texts = torch.tensor([row.document for row in rows], device=device)
+        self.numbers = torch.tensor([row.number for row in rows], device=device)
+        self.starts = torch.tensor([read.starts[n][number] - 1 + begun for n, number, begun in rows], device=device)
+        self.calls = 0
+
+    def encode(self, source: Tensor, source_mask: Tensor, source_segments: Tensor) -> None:
+        """Nothing: the documents are encoded already."""
+
+    def init_state(self, encoded: None, beams: int) -> _Continued:
+        read = self.read
+        inner = self.model.states_before(self.cross, read.inputs, read.segments, self.texts, self.starts)
+        return _Continued(inner, read.target[self.texts, self.starts], self.numbers)
+
+    def step(self, tokens: Tensor, segments: Tensor, state: _Continued) -> tuple[Tensor, _Continued]:
+        self.calls += 1
+        tokens = tokens if state.tokens is None else state.tokens
+        logits, inner = self.model.step(tokens, state.numbers, state.inner)
+        return logits, _Continued(inner, None, state.numbers)
+
+    def reorder(self, state: _Continued, rows: Tensor, documents: Tensor | None) -> _Continued:
+        return _Continued(self.model.reorder(state.inner, rows, rows), None, state.numbers[rows])
+
+
+@torch.inference_mode()
+def decode_drafts(
+    model: DraftableModel,
+    sources: Sequence[Sequence[int]],
+    drafts: Sequence[Sequence[Sequence[int]]],
+    config: DecodingConfig,
+    device: torch.device,
+    *,
+    forced: Sequence[Mapping[int, Sequence[int]]] = (),
+    progress: Callable[[int, float], None] | None = None,
+    watch: Watch | None = None,
+    counts: Counts | None = None,
+) -> list[list[Hypothesis]]:
+    """The hypothesis that greedy `decode` finds for each document, from drafts; but for tokens whose probabilities
+    differ by less than rounding.
+
+    sources  tokens of each document, `<sep>` after each segment, `</s>` at the end
+    drafts   for each source segment of each document the tokens of a text, with or without its separator
+    config   greedy, with match_segments and without a repetition penalty
+    counts   is added to
+
+    The others are as in `decode`; `watch` gets the tokens of segments as they become final.
+    """
+    counts = counts or Counts()
+    source = pad(sources, device)
+    documents = [
+        make_document(tokens, draft, forced[n] if forced else {})
+        for n, (tokens, draft) in enumerate(zip(sources, drafts, strict=True))
+    ]
+    _check_rules([(document, n) for document in documents for n in range(len(document.parts))], config, device)
+    first = [list(document.spare) for document in documents]
+    limits = Rows(SourceSegments(*source, forced), config, model.most_target_tokens).limits.tolist()
+    encoded = model.encode(*source)
+    cross = model.cross_states(encoded)
+    found: dict[int, list[Hypothesis]] = {}
+    shown = [0] * len(documents)
+    places, turn = list(range(len(documents))), 0
+    while places:
+        turn += 1
+        present = [documents[place] for place in places]
+        read = _read(model, encoded, present)
+        counts.calls += 1
+        rows = _mark(model, read, present, turn)
+        for n, place in enumerate(places):
+            document = documents[place]
+            tokens = final_tokens(document)
+            wanted = watch is None or watch(place, tokens[shown[place] :])
+            shown[place] = len(tokens)
+            if not wanted:
+                found[place] = [Hypothesis(tuple(tokens), 0.0, 0.0, False)]
+            elif all(row.document != n for row in rows):
+                if len(tokens) >= limits[place]:  # placeholders that exceed the limits: the search ends before them
+                    given = forced[place : place + 1]
+                    [found[place]] = decode(model, *pad([sources[place]], device), config, forced=given)
+                    continue
+                found[place] = [_hypothesis(model, read, n, document, config)]
+                kept = [text for text, draft in zip(document.texts, first[place], strict=True) if text == draft]
+                counts.tokens += len(tokens)
+                counts.kept += sum(len(text) for text in kept if text is not None)
+        for batch in _batches([row for row in rows if places[row.document] not in found], present, config):
+            ask = None if watch is None else partial(_wanted, watch, places)
+            _decode_again(model, cross, read, present, batch, config, turn, counts, progress, ask)
+        for document in present:
+            document.join()
+        keep = [n for n, place in enumerate(places) if place not in found]
+        if len(keep) < len(places) and keep:
+            index = torch.tensor(keep, device=device)
+            encoded = encoded._make(part[index] for part in encoded)
+            cross = [state.reorder(index) for state in cross]
+        places = [places[n] for n in keep]
+    return [found[place] for place in range(len(documents))]
+
+
+def _wanted(watch: Watch, places: Sequence[int], n: int) -> bool:
+    """Whether the n-th document in work is still wanted."""
+    return watch(places[n], [])
+
+
+def _check_rules(texts: Sequence[tuple[DraftedDocument, int]], config: DecodingConfig, device: torch.device) -> None:
+    """Mark those of these texts of segments that have a token that the rules forbid."""
+    rows = [(document, n) for document, n in texts if not document.given(n)]
+    rows.sort(key=lambda row: len(row[0].spare[row[1]]))
+    for start in range(0, len(rows), MOST_ROWS):
+        some = rows[start : start + MOST_ROWS]
+        rests = [document.rest(n) for document, n in some]
+        source = SourceSegments(*pad([tokens for tokens, _ in rests], device), [given for _, given in rests])
+        state = Rows(source, config, float("inf"), first_only=True)
+        rules = make_rules(state, source, config)
+        written = [document.spare[n] for document, n in some]
+        length = max(map(len, written))
+        tokens = torch.tensor([[*text, *[SEP] * (length - len(text))] for text in written], device=device)
+        sizes = torch.tensor([len(text) for text in written], device=device)
+        wrong = torch.zeros_like(sizes, dtype=torch.bool)
+        words = max(int(tokens.max()), int(source.forced.max()), SPECIAL) + 1
+        for place in range(length):
+            logits = torch.zeros(len(some), words, device=device)
+            for rule in rules:
+                logits = rule.weigh(state, logits)
+            for rule in rules:
+                rule.allow(state, logits)
+            token = tokens[:, place]
+            wrong |= (logits.gather(1, token[:, None])[:, 0] == -torch.inf) & (place < sizes)
+            steps = state.advance(token)
+            for rule in rules:
+                rule.advance(state, steps)
+        for (document, n), broken in zip(some, wrong.tolist(), strict=True):
+            document.wrong[n] = broken
+
+
+def _read(model: DraftableModel, encoded: Any, documents: Sequence[DraftedDocument]) -> _Read:
+    starts, texts = [], []
+    for document in documents:
+        tokens, at = [BOS], {}
+        for n, text in enumerate(document.texts):
+            at[n] = len(tokens)
+            tokens += text or ()
+        texts.append(tokens)
+        starts.append({**at, len(document.texts): len(tokens)})
+    length = max(map(len, texts))
+    device = encoded[0].device
+    target = torch.tensor([[*tokens, *[PAD] * (length - len(tokens))] for tokens in texts], device=device)
+    mask = torch.arange(length, device=device) < torch.tensor([[len(tokens)] for tokens in texts], device=device)
+    segments = consumed(target).cumsum(1)
+    inputs, states = model.read_target(encoded, target, segments, mask)
+    return _Read(target, segments, inputs, states, starts)
+
+
+def _mark(model: DraftableModel, read: _Read, documents: Sequence[DraftedDocument], turn: int) -> list[Row]:
+    """Mark the segments of documents that are what the model writes; returns all others: the document, the number of
+    the segment, and how many of its tokens are so."""
+    rows = []
+    choices = [
+        torch.cat([logits.argmax(1) for logits in model.logit_parts(states[: starts[max(starts)]])]).tolist()
+        for states, starts in zip(read.states, read.starts, strict=True)
+    ]
+    for n, (document, starts) in enumerate(zip(documents, read.starts, strict=True)):
+        settled = document.settled()
+        for number, text in enumerate(document.texts):
+            if text is None:
+                continue
+            begun = len(document.forced.get(number, ()))
+            start = starts[number] - 1
+            chosen = zip(text[begun:], choices[n][start + begun :], strict=False)
+            same = begun + sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], chosen))
+            if document.given(number) or (same == len(text) and not document.wrong[number]):
+                document.decoded[number], document.cut[number] = turn, False
+            elif not settled[number]:
+                rows.append(Row(n, number, 0 if document.wrong[number] else same))
+    return rows
+
+
+def _hypothesis(
+    model: DraftableModel, read: _Read, n: int, document: DraftedDocument, config: DecodingConfig
+) -> Hypothesis:
+    tokens = [token for text in document.texts for token in text or ()]
+    states = read.states[n, : len(tokens) + 1]
+    following = torch.tensor([*tokens, EOS], device=states.device)
+    found = [logits.log_softmax(1) for logits in model.logit_parts(states)]
+    logs = torch.cat(
+        [log.gather(1, at[:, None])[:, 0] for log, at in zip(found, following.split(len(found[0])), strict=True)]
+    )
+    free = torch.ones_like(logs, dtype=torch.bool)
+    for number, given in document.forced.items():
+        start = read.starts[n][number] - 1
+        free[start : start + len(given)] = False
+    logs = logs.double()
+    score = float(logs[free].sum()) / max(int(free.sum()), 1) ** config.length_penalty
+    return Hypothesis(tuple(tokens), float(logs.sum()), score, not any(document.cut))
+
+
+def _batches(rows: Sequence[Row], documents: Sequence[DraftedDocument], config: DecodingConfig) -> Iterator[list[Row]]:
+    """Segments in batches of like length, by `config.batch_tokens`."""
+    lengths = {row: len(documents[row.document].spare[row.number]) - row.begun for row in rows}
+    waiting = sorted(rows, key=lengths.__getitem__, reverse=True)
+    while waiting:
+        size = max(1, min(MOST_ROWS, config.batch_tokens // (lengths[waiting[0]] + 1)))
+        yield waiting[:size]
+        waiting = waiting[size:]
+
+
+def _decode_again(
+    model: DraftableModel,
+    cross: Sequence[Any],
+    read: _Read,
+    documents: Sequence[DraftedDocument],
+    rows: Sequence[Row],
+    config: DecodingConfig,
+    turn: int,
+    counts: Counts,
+    progress: Callable[[int, float], None] | None,
+    watch: Callable[[int], bool] | None,
+) -> None:
+    """Decode segments of documents after the present texts before them. watch: whether a document is still wanted."""
+    segments = _Segments(model, cross, read, rows)
+    rests = [documents[row.document].rest(row.number) for row in rows]
+    present = [documents[row.document].texts[row.number] or () for row in rows]
+    begun = [text[: row.begun] for row, text in zip(rows, present, strict=True)]
+    meetings = [Meeting(text[row.begun :]) for row, text in zip(rows, present, strict=True)]
+
+    def go_on(place: int, tokens: Sequence[int]) -> bool:
+        if turn <= MEETINGS and meetings[place].meets(tokens):
+            return False
+        return watch is None or watch(rows[place].document)
+
+    found = decode(
+        segments,
+        *pad([tokens for tokens, _ in rests], read.target.device),
+        config,
+        forced=[given for _, given in rests],
+        progress=None if progress is None else lambda tokens, _: progress(tokens, 0.0),
+        watch=go_on,
+        begun=begun,
+    )
+    counts.calls += segments.calls
+    guessed = []
+    for row, first, meeting, [hypothesis] in zip(rows, begun, meetings, found, strict=True):
+        document, tokens = documents[row.document], hypothesis.tokens
+        if tokens and steps_of(tokens[-1]):
+            document.cut[row.number] = not hypothesis.finished
+            document.change(row.number, (*first, *tokens), turn)
+        elif rest := meeting.rest(tokens):
+            document.guess(row.number, (*first, *tokens, *rest), turn)
+            guessed.append((document, row.number))
+    _check_rules(guessed, config, read.target.device)

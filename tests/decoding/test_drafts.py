@@ -1,0 +1,173 @@
+"""Greedy search from drafts against plain greedy search."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import torch
+
+from scaleformer.decoding.config import DecodingConfig
+from scaleformer.decoding.drafted import Meeting
+from scaleformer.decoding.drafts import Counts, decode_drafts
+from scaleformer.decoding.search import decode
+from scaleformer.decoding.state import pad
+from scaleformer.model.transformer import Transformer
+from scaleformer.vocabulary import BOS, EOS, PLACEHOLDER, SEP, consumed, steps_of
+from tests.helpers import make_model
+
+WORD, WORDS = 20, 50
+CPU = torch.device("cpu")
+
+
+def model_of(seed: int, near: int = 3, kept: int = 64) -> Transformer:
+    """A model whose weights are large, so that what it writes depends on all that it reads."""
+    torch.manual_seed(seed)
+    model = make_model(WORDS, attention={"name": "segment_recall", "near": near, "kept": kept}).eval()
+    for name, parameter in model.named_parameters():
+        if name.endswith("salience"):
+            parameter.data.normal_()
+        if "embedding" in name or "attention" in name:
+            parameter.data.mul_(1.5)
+    return model
+
+
+def document(rng: random.Random, segments: int) -> list[int]:
+    tokens: list[int] = []
+    for _ in range(segments):
+        words = [rng.randrange(WORD, WORDS) for _ in range(rng.randrange(7))]
+        if rng.random() < 0.3:
+            words.append(PLACEHOLDER + rng.randrange(2))
+        tokens += [*words, SEP]
+    return [*tokens, EOS]
+
+
+def some_forced(rng: random.Random, source: list[int]) -> dict[int, list[int]]:
+    """Some segments begin with two given words, some consist of them."""
+    end = [[], [SEP]]
+    return {
+        n: [rng.randrange(WORD, WORDS) for _ in range(2)] + rng.choice(end)
+        for n in range(source.count(SEP))
+        if rng.random() < 0.2
+    }
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "one segment each": {"merge_segments": False},
+    "limits": {"max_length_ratio": 0.7, "max_length_offset": 1},
+    "least lengths": {"min_length_ratio": 0.8},
+    "no loops": {"loop_ngram_size": 1, "max_length_ratio": 1.5},
+    "loops": {"loop_ngram_size": 0, "max_length_ratio": 1.5},
+}
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", SETTINGS)
+def test_drafts_change_nothing(name: str, seed: int) -> None:
+    """Whatever they are: words at random, nothing at all, or the translation itself."""
+    rng = random.Random(seed)
+    model = model_of(seed, *rng.choice([(0, 2), (1, 64), (3, 64)]))
+    sources = [document(rng, rng.randrange(1, 9)) for _ in range(3)]
+    forced = [some_forced(rng, source) for source in sources]
+    config = DecodingConfig(strategy="greedy", length_penalty=0.6, **SETTINGS[name])
+    expected = decode(model, *pad(sources, CPU), config, forced=forced)
+    random_words = [
+        [[rng.randrange(PLACEHOLDER, WORDS) for _ in range(rng.randrange(5))] for _ in range(s.count(SEP))]
+        for s in sources
+    ]
+    for drafts in (
+        random_words,
+        [[()] * source.count(SEP) for source in sources],
+        [texts(h.tokens) for [h] in expected],
+    ):
+        counts = Counts()
+        found = decode_drafts(model, sources, drafts, config, CPU, forced=forced, counts=counts)
+        for [hypothesis], [wanted] in zip(found, expected, strict=True):
+            assert hypothesis.tokens == wanted.tokens
+            assert hypothesis.finished == wanted.finished
+        assert counts.tokens == sum(len(h.tokens) for [h] in expected)
+
+
+def texts(tokens: tuple[int, ...]) -> list[list[int]]:
+    """A text for each source segment, some of them empty where a separator consumes several."""
+    found: list[list[int]] = [[]]
+    for token in tokens:
+        found[-1].append(token)
+        if steps := steps_of(token):
+            found += [[] for _ in range(steps)]
+    return found[:-1]
+
+
+def test_scores_are_those_of_the_search() -> None:
+    model, rng = model_of(9), random.Random(9)
+    sources = [document(rng, 5), document(rng, 2)]
+    config = DecodingConfig(strategy="greedy", length_penalty=0.6)
+    forced = [{1: [WORD, WORD + 1]}, {}]
+    found = decode_drafts(model, sources, [[()] * 5, [()] * 2], config, CPU, forced=forced)
+    for [hypothesis], [wanted] in zip(found, decode(model, *pad(sources, CPU), config, forced=forced), strict=True):
+        assert hypothesis.log_probability == pytest.approx(wanted.log_probability, rel=1e-5)
+        assert hypothesis.score == pytest.approx(wanted.score, rel=1e-5)
+
+
+def test_the_translation_itself_is_read_once() -> None:
+    model, rng = model_of(4), random.Random(4)
+    source = document(rng, 8)
+    config = DecodingConfig(strategy="greedy", merge_segments=False, max_length_ratio=9)
+    [[wanted]] = decode(model, *pad([source], CPU), config)
+    counts = Counts()
+    decode_drafts(model, [source], [texts(wanted.tokens)], config, CPU, counts=counts)
+    assert counts.kept == counts.tokens == len(wanted.tokens)
+    assert counts.calls < len(wanted.tokens) / 2
+
+
+def test_the_texts_of_segments_are_told_in_order_and_a_document_can_be_given_up() -> None:
+    model, rng = model_of(5), random.Random(5)
+    sources = [document(rng, 6), document(rng, 6)]
+    config = DecodingConfig(strategy="greedy")
+    told: dict[int, list[int]] = {0: [], 1: []}
+
+    def watch(place: int, tokens: Any) -> bool:
+        told[place] += tokens
+        return place == 0
+
+    [[whole], [part]] = decode_drafts(model, sources, [[()] * 6] * 2, config, CPU, watch=watch)
+    [[wanted], [other]] = decode(model, *pad(sources, CPU), config)
+    assert tuple(told[0]) == whole.tokens == wanted.tokens
+    assert part.tokens == other.tokens[: len(part.tokens)]
+    assert not part.finished
+
+
+@pytest.mark.parametrize(("near", "kept"), [(3, 64), (1, 4), (0, 2)])
+@torch.no_grad()
+def test_every_place_goes_on_as_the_whole_text_does(near: int, kept: int) -> None:
+    """States before places of two texts, the middles of segments too, give the logits of teacher forcing."""
+    model, rng = model_of(3, near, kept), random.Random(3)
+    sources, given = ([document(rng, 7) for _ in range(2)] for _ in range(2))
+    encoded = model.encode(*pad(sources, CPU))
+    target, mask, _ = pad([[BOS, *tokens[:-1]] for tokens in given], CPU)
+    segments = consumed(target).cumsum(1)
+    inputs, states = model.read_target(encoded, target, segments, mask)
+    expected = model.logits(states).float()
+    places = [(n, at) for n in (1, 0) for at in range(int(mask[n].sum()) - 3)]
+    rows, starts = (torch.tensor(column) for column in zip(*places, strict=True))
+    numbers = segments[rows, starts]
+    state = model.states_before(model.cross_states(encoded), inputs, segments, rows, starts)
+    alive = torch.ones_like(starts, dtype=torch.bool)
+    for step in range(3):
+        at = starts + step
+        alive &= segments[rows, at] == numbers  # a row stays in its segment
+        logits, state = model.step(target[rows, at], segments[rows, at], state)
+        torch.testing.assert_close(logits[alive], expected[rows, at][alive], rtol=1e-4, atol=1e-4)
+    assert alive.sum() > 10
+
+
+def test_texts_meet_at_two_tokens_in_a_row() -> None:
+    meeting = Meeting([1, 2, 3, 4, 5, 9])
+    assert not meeting.meets([7])
+    assert not meeting.meets([3])
+    assert meeting.meets([4])
+    assert list(meeting.rest([7, 3, 4])) == [5, 9]
+    assert list(meeting.rest([7, 3, 4, 8])) == [5, 9]  # it went on for a step
+    assert meeting.rest([7, 3, 8]) == ()

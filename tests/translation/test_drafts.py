@@ -1,0 +1,63 @@
+"""Documents from drafts through the translator: the same texts, whatever the drafts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scaleformer.decoding.drafts import Counts
+from scaleformer.system.errors import DataError
+from scaleformer.translation.forced import parse_draft
+from scaleformer.translation.request import Listener
+from scaleformer.translation.translator import Translator
+from tests.runs import make_run
+
+DOCUMENTS = [["one two", "three", "", "four five six", "seven"], [""], ["eight nine", "ten"], ["eleven"]]
+GREEDY: dict[str, Any] = {"strategy": "greedy", "max_length_ratio": 1.0, "max_length_offset": 4}
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
+    folder: Path = make_run(tmp_path_factory.mktemp("drafts") / "run")
+    return Translator.load(folder, "cpu")
+
+
+@pytest.mark.parametrize("settings", [{}, {"max_tokens": 12}, {"fixed": [{1: "drei"}, {}, {}, {}]}], ids=str)
+@pytest.mark.parametrize(
+    "draft",
+    [
+        "segments",
+        [["eins zwei", "drei", "", "vier", "sieben", "too many"], ["x"], ["acht"], []],
+        [["\U0001f600 \u4e00", "", "text", "<sep> </s>", " "], [], ["", ""], ["zwölf"]],
+    ],
+    ids=["segments", "other numbers", "strange"],
+)
+def test_drafts_change_nothing(translator: Translator, draft: Any, settings: dict[str, Any]) -> None:
+    expected = translator.translate(DOCUMENTS, draft="none", **GREEDY, **settings)
+    assert translator.translate(DOCUMENTS, draft=draft, **GREEDY, **settings) == expected
+
+
+def test_what_drafts_carried_is_told(translator: Translator) -> None:
+    told: list[Counts] = []
+    for draft in ("segments", "none"):
+        request = translator.request(DOCUMENTS, draft=draft, **GREEDY)
+        translator.translate_documents(request, Listener(drafted=told.append))
+    [counts] = told
+    assert 0 <= counts.kept <= counts.tokens
+    assert counts.calls > 0
+
+
+@pytest.mark.parametrize("draft", [[["a"], 5, [], []], [[3], [], [], []]], ids=str)
+def test_drafts_of_another_type_are_refused(translator: Translator, draft: Any) -> None:
+    with pytest.raises(ValueError, match=r"(draft 1|segment 0 of draft 0) is int: wanted a list of drafts"):
+        translator.translate(DOCUMENTS, draft=draft, **GREEDY)
+
+
+def test_drafts_of_json_lines() -> None:
+    assert parse_draft(json.dumps({"source": ["a"], "draft": ["b", ""]}), "file:1") == ("b", "")
+    assert parse_draft(json.dumps({"source": ["a draft"]}), "file:1") == ()
+    with pytest.raises(DataError, match="file:3: 'draft' is 'b', wanted a list of texts, one for each segment"):
+        parse_draft(json.dumps({"source": ["a"], "draft": "b"}), "file:3")
