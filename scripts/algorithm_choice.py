@@ -157,7 +157,7 @@ def draw_choices(rows: Rows, path: Path, conditions: str) -> None:
         label(axis, f"{mechanism}, {kind[0]},\n{kind[1]}", "tokens", "time / best time" if kind == kinds[0] else "")
     legend_below(figure)
     figure.suptitle(conditions, fontsize=9)
-    save(figure, path)
+    save(figure, path, beside=())
 
 
 def main(given: Sequence[str] | None = None) -> None:

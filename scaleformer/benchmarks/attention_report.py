@@ -73,7 +73,7 @@ def draw(rows: Rows, path: Path, conditions: str, quantity: str = "seconds") -> 
         label(axis, f"{case}, {name}", "tokens", words)
     legend_below(figure)
     figure.suptitle(conditions, fontsize=9)
-    save(figure, path)
+    save(figure, path, beside=())
 
 
 def set_scales(axis: Axes) -> None:

@@ -151,4 +151,4 @@ def draw(results: Results, path: Path) -> None:
     for axis in (quality, speed):
         log_axis(axis)
     legend_below(figure, columns=6)
-    save(figure, path)
+    save(figure, path, beside=())

@@ -96,7 +96,7 @@ def _draw(lines: Mapping[str, Any], styles: Mapping[str, Any], x: str, path: Pat
     plain_numbers(axis, y=True)
     label(axis, "", x, "tokens per second")
     legend_below(figure)
-    save(figure, path)
+    save(figure, path, beside=())
 
 
 def _mib(size: float) -> str:

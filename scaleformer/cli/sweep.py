@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
@@ -16,7 +18,9 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from scaleformer.cli.line import unquoted
 from scaleformer.system.errors import Interrupted, one_line, wants_traceback
+from scaleformer.system.files import atomic_writer
 
 
 @dataclass(frozen=True)
@@ -76,8 +80,24 @@ class Jobs:
             shown = "failed" if job.error else f"{job.result:.4f}" if isinstance(job.result, float) else ""
             table.add_row(str(job.number), Text(text), shown, Text(os.path.relpath(job.folder)))
         Console().print(table)
+        self._write_csv(shared)
         failed = [(job, text) for job, text in zip(self.jobs, settings, strict=True) if job.error]
         for job, text in failed:
             print(f"job {job.number} failed ({text}): {job.error}", file=sys.stderr)
         if failed and (kind is None or issubclass(kind, ValueError)):  # a sweeper that needs a result
             sys.exit(1)
+
+    def _write_csv(self, shared: Container[str]) -> None:
+        """sweep.csv beside the folders of the jobs, with a column for each setting that differs."""
+        settings = [dict(o.partition("=")[::2] for o in job.overrides if o not in shared) for job in self.jobs]
+        names = list(dict.fromkeys(name for found in settings for name in found))
+        path = Path(self.jobs[0].folder).parent / "sweep.csv"
+        if not path.parent.is_dir():  # no job left anything
+            return
+        with atomic_writer(path) as file:
+            rows = csv.writer(file, lineterminator="\n")
+            rows.writerow(["job", *names, self.metric, "error", "folder"])
+            for job, found in zip(self.jobs, settings, strict=True):
+                values = [unquoted(found.get(name, "")) for name in names]
+                rows.writerow([job.number, *values, job.result, job.error, os.path.relpath(job.folder, path.parent)])
+        print(f"written to {os.path.relpath(path)}")

@@ -21,6 +21,7 @@ from scaleformer.evaluation.saved_translations import (
     stem,
 )
 from scaleformer.evaluation.significance import compare_systems, comparison_table
+from scaleformer.report.names import run_names
 from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import Positive, listed
@@ -84,13 +85,8 @@ def _file(path: Path, split: str) -> Path:
 
 
 def _names(files: list[Path]) -> list[str]:
-    """The shortest path suffixes that tell the files apart, without their common part."""
-    folders = [file.resolve().with_suffix("").parts for file in files]
-    if all(parts[-2] == "results" and parts[-1].startswith("bleu-") for parts in folders):
-        folders = [parts[:-2] for parts in folders]
-    longest = max(map(len, folders))
-    for depth in range(1, longest + 1):
-        names = ["/".join(parts[-depth:]) for parts in folders]
-        if len(set(names)) == len(names):
-            return names
-    raise ValueError(f"{files[0]} is given twice: wanted different runs")
+    """What tells the runs or files apart (`run_names`)."""
+    paths = [file.resolve().with_suffix("") for file in files]
+    if all(path.parent.name == "results" and path.name.startswith("bleu-") for path in paths):
+        paths = [path.parents[1] for path in paths]
+    return run_names(paths)

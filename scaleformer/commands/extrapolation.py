@@ -22,6 +22,7 @@ from scaleformer.evaluation.length.views import Unit, ViewMode, Window
 from scaleformer.evaluation.metrics import choose_metrics
 from scaleformer.evaluation.translation_run import results_folder
 from scaleformer.report.extrapolation import plot_quality
+from scaleformer.report.names import run_names
 from scaleformer.system.bars import translation_bar
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import Natural, NonEmpty, Positive, listed
@@ -120,7 +121,7 @@ def _systems(options: Options) -> list[System]:
     paths = [str(path) for path in listed(options.checkpoint)]
     if not paths:
         raise ValueError("checkpoint=[]: wanted at least one")
-    names = [str(name) for name in listed(options.names)] or [Path(path).resolve().name for path in paths]
+    names = [str(name) for name in listed(options.names)] or run_names([Path(path) for path in paths])
     if len(names) != len(paths):
         raise ValueError(f"names: {len(names)} names for {len(paths)} checkpoints")
     if len({file_name(name) for name in names}) < len(names):

@@ -20,6 +20,7 @@ class ChosenCorpus:
     """A split of a corpus.
 
     name      "" for the run's own corpus, else the name of the corpus in the names of results
+    called    its name for all models, whether it is their own or not
     language  code of the target language, None if unknown (`target_language`)
     tag       put before its sources, None for none
     own_test  whether this is the test split of the run itself, whose results take the run's own names
@@ -31,6 +32,7 @@ class ChosenCorpus:
     language: str | None = None
     own_test: bool = True
     tag: str | None = None
+    called: str = ""
 
     @property
     def label(self) -> str:
@@ -41,6 +43,7 @@ class ChosenCorpus:
         """Plain values for JSON."""
         plain = {
             "name": self.name,
+            "called": self.called,
             "where": self.source.where,
             "split": self.split,
             "sha256": self.source.fingerprint(),
@@ -55,7 +58,7 @@ def choose_corpora(run: Mapping[str, Any], settings: Mapping[str, Any] | None, s
     if not config.parts:
         return [_chosen(run, settings, config, split)]
     found = [
-        ChosenCorpus(sources[split], split, name, target_language(part), settings is None, part.tag)
+        ChosenCorpus(sources[split], split, name, target_language(part), settings is None, part.tag, name)
         for name, part in config.parts.items()
         if split in (sources := split_sources(part))
     ]
@@ -117,6 +120,7 @@ def _chosen(run: Mapping[str, Any], settings: Mapping[str, Any] | None, config: 
         target_language(config),
         own and split == test_split(run),
         config.tag,
+        _name(config),
     )
 
 

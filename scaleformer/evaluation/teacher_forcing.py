@@ -11,6 +11,7 @@ import numpy as np
 
 from scaleformer.data.batching import Example
 from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.evaluation.bootstrap import interval
 from scaleformer.evaluation.length.views import View
 from scaleformer.model.transformer import Transformer
 from scaleformer.system.bars import Progress
@@ -77,9 +78,13 @@ def position_bins(longest: int) -> list[tuple[int, int]]:
 
 
 def loss_by_position(losses: Sequence[Floats]) -> list[dict[str, Any]]:
-    """Mean loss of the target positions in each of `position_bins`, over all documents that reach them."""
+    """Mean loss of the target positions in each of `position_bins`, over all documents that reach them, with their
+    number and the interval by which it may differ for others (`interval`)."""
     curve = []
     for start, stop in position_bins(max(len(loss) for loss in losses)):
-        inside = np.concatenate([loss[start:stop] for loss in losses])
-        curve.append({"from": start, "to": stop, "tokens": len(inside), "nats_per_token": float(inside.mean())})
+        inside = [loss[start:stop] for loss in losses if len(loss) > start]
+        sums = np.array([(part.sum(dtype=np.float64), len(part)) for part in inside])
+        mean = float(np.concatenate(inside).mean())
+        found = {"documents": len(inside), "tokens": int(sums[:, 1].sum()), "nats_per_token": mean}
+        curve.append({"from": start, "to": stop, **found, "interval": interval(sums, lambda both: both[0] / both[1])})
     return curve

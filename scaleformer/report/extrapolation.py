@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.report.style import (
+    band,
     floor_at_zero,
     label,
     legend_below,
@@ -231,7 +232,14 @@ def _position(result: Mapping[str, Any]) -> Figure | None:
             points = [((b["from"] + b["to"]) / 2, b["nats_per_token"]) for b in bins if b["tokens"]]
             places |= {place for place, _ in points}
             axis.plot(*zip(*points, strict=True), **styles[key], label=_name(key, styles))
-        label(axis, f"loss against position ({longest})", "target position, tokens", "nats per target token")
+            middles = [((b["from"] + b["to"]) / 2, b.get("interval")) for b in bins if b["tokens"]]
+            band(axis, middles, styles[key])
+        label(
+            axis,
+            f"loss against position ({longest}{_documents(losses)})",
+            "target position, tokens",
+            "nats per target token",
+        )
         length_axis(axis, places)
     if deciles:
         axis = rest.pop(0)
@@ -239,10 +247,22 @@ def _position(result: Mapping[str, Any]) -> Figure | None:
             points = [(50 * (b["from"] + b["to"]), b["chrf"]) for b in bins if b["chrf"] is not None]
             if points:
                 axis.plot(*zip(*points, strict=True), **styles[key], label=_name(key, styles))
+                band(axis, [(50 * (b["from"] + b["to"]), b.get("chrf_interval")) for b in bins], styles[key])
         floor_at_zero(axis)
-        label(axis, f"quality against position ({longest})", "position in the document, %", "chrF++, aligned segments")
+        label(
+            axis,
+            f"quality against position ({longest}{_documents(deciles)})",
+            "position in the document, %",
+            "chrF++, aligned segments",
+        )
     legend_below(figure, columns=3)
     return figure
+
+
+def _documents(curves: Mapping[Any, Sequence[Mapping[str, Any]]]) -> str:
+    """From how many documents the places of curves are, the fewest and the most; "" if their results do not say."""
+    counts = {place["documents"] for places in curves.values() for place in places if place.get("documents")}
+    return f", {'-'.join(map(str, dict.fromkeys((min(counts), max(counts)))))} documents" if counts else ""
 
 
 def _mark_trained(axis: Axes, result: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from scaleformer.evaluation.attention_maps import read_maps
+from scaleformer.evaluation.corpus import file_name
 from scaleformer.report.attention import plot_attention
 from scaleformer.report.context import plot_context
 from scaleformer.report.curves import compare_learning_curves, plot_learning_curves
@@ -59,7 +60,7 @@ def write_report(runs: Sequence[str | Path], folder: str | Path, samples: int = 
     where writing fails.
     """
     folder = Path(folder)
-    files = list(read_runs(runs))
+    files = read_runs(runs)
     report = Report(folder / "report.html")
     try:
         sections = [
@@ -151,7 +152,7 @@ def _learning(report: Report, runs: Sequence[RunFiles], folder: Path) -> str:
 
 def _plain(run: RunFiles) -> str:
     """The name of a run as part of a file name."""
-    return run.name.replace("/", "-")
+    return file_name(run.name.replace("/", "-"))
 
 
 def _positions(report: Report, runs: Sequence[RunFiles], folder: Path) -> str:
@@ -213,7 +214,7 @@ def _attention(report: Report, runs: Sequence[RunFiles], folder: Path) -> str:
     parts = []
     for run in runs:
         for name, result in run.of("attention-").items():
-            maps = read_maps(run.path / "results" / f"{name}.json")
+            maps = read_maps(run.files[name].with_name(f"{run.files[name].name}.json"))
             prefix = name if len(runs) == 1 else f"{name}-{_plain(run)}"
             figures = plot_attention(maps, folder, prefix)
             if not figures:
@@ -227,11 +228,11 @@ def _attention(report: Report, runs: Sequence[RunFiles], folder: Path) -> str:
 
 
 def _samples(runs: Sequence[RunFiles], count: int, segments: int) -> str:
-    paths = {run.name: run.path for run in runs}
-    parts = [
-        side_by_side({run: paths[run] / "results" / f"{name}.jsonl" for run in results}, count, segments)
-        for name, results in by_name(runs, "bleu-").items()
-    ]
+    parts = []
+    for name in by_name(runs, "bleu-"):
+        files = {run.name: run.files[name] for run in runs if name in run.files}
+        texts = {run: file.with_name(f"{file.name}.jsonl") for run, file in files.items()}
+        parts.append(side_by_side(texts, count, segments))
     legend = "Underlined on grey: differs from the reference. ‸: words of the reference are missing."
     return html.note(legend) + "".join(parts) if any(parts) else ""
 

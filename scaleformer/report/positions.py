@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scaleformer.report.style import label, legend_below, line_styles, panels, save
+from scaleformer.report.style import band, label, legend_below, line_styles, panels, save
 
 SCORES = {"s_bleu": "s-BLEU", "chrf": "chrF++"}
 PARTS = {"tenths": "tenth of the document", "lengths": "segments of the document"}
 
 
 def plot_positions(results: Mapping[str, Mapping[str, Any]], path: str | Path) -> Path | None:
-    """A panel for each score by tenth and by length of document, a line for each result; None without data.
+    """A panel for each score by tenth and by length of document, a line for each result, with the 95% interval over
+    documents as a band; None without data.
 
     results  name of a line -> the content of a bleu-*.json. Raises ValueError for positions in an unknown form.
     """
@@ -31,16 +32,21 @@ def plot_positions(results: Mapping[str, Mapping[str, Any]], path: str | Path) -
             for name, positions in found.items():
                 points = [(places[row["from"]], row[score]) for row in positions[part] if row[score] is not None]
                 axis.plot([x for x, _ in points], [y for _, y in points], label=name, **styles[name, ""])
-            ticks = {places[row["from"]]: _tick(part, row) for row in rows}
+                bounds = [(places[row["from"]], row.get(f"{score}_interval")) for row in positions[part]]
+                band(axis, bounds, styles[name, ""])
+            ticks = {place: _tick(part, start, rows) for start, place in places.items()}
             axis.set_xticks(list(ticks), list(ticks.values()), fontsize=8)
-            label(axis, f"{SCORES[score]} by {PARTS[part]}", PARTS[part], SCORES[score])
+            label(axis, f"{SCORES[score]} by {PARTS[part]}", f"{PARTS[part]} (number of documents)", SCORES[score])
         legend_below(figure)
         return save(figure, path)
     except (KeyError, TypeError) as error:
         raise ValueError(f"{', '.join(results)}: not the quality by position of an evaluation ({error!r})") from error
 
 
-def _tick(part: str, row: Mapping[str, Any]) -> str:
-    if part == "tenths":
-        return str(round(10 * row["to"]))
-    return f"{row['from']}+" if row["to"] is None else f"{row['from']}-{row['to']}"
+def _tick(part: str, start: float, rows: Sequence[Mapping[str, Any]]) -> str:
+    """The place, and in how many documents it is; several numbers where the results differ."""
+    own = [row for row in rows if row["from"] == start]
+    first, last = own[0]["from"], own[0]["to"]
+    place = str(round(10 * last)) if part == "tenths" else f"{first}+" if last is None else f"{first}-{last}"
+    counts = sorted({row["documents"] for row in own if "documents" in row})
+    return f"{place}\n({'/'.join(map(str, counts))})" if counts else place

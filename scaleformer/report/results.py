@@ -3,47 +3,56 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from scaleformer.report.names import corpus_names, run_names
 
 Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class RunFiles:
-    """The contents of a run directory: its results by file name without .json."""
+    """The contents of a run directory: its results by name (`corpus_names`), and their files without extension."""
 
     name: str
     path: Path
     results: dict[str, Record]
+    files: dict[str, Path]
 
     def of(self, start: str) -> dict[str, Record]:
         """The results whose names begin with `start`."""
         return {name: result for name, result in self.results.items() if name.startswith(start)}
 
 
-def read_runs(runs: Sequence[str | Path]) -> Iterator[RunFiles]:
+def read_runs(runs: Sequence[str | Path]) -> list[RunFiles]:
     """The files of runs. Raises ValueError for a directory that is not a run or is given twice, and for other files."""
     paths = [Path(run).resolve() for run in runs]
+    names = run_names(paths)
     for path in paths:
-        if paths.count(path) > 1:
-            raise ValueError(f"{path}: given {paths.count(path)} times: give each run once")
         if not path.is_dir() or not ((path / "metrics.csv").is_file() or (path / "results").is_dir()):
             raise ValueError(f"{path}: not a run: wanted a directory with metrics.csv or results/")
-        depths = range(1, len(path.parts))
-        apart = (n for n in depths if sum(p.parts[-n:] == path.parts[-n:] for p in paths) == 1)
-        depth = next(apart, len(path.parts))  # the whole path, if another one ends with it
-        results: dict[str, Record] = {}
-        for file in sorted((path / "results").glob("*.json")):
-            try:
-                record = json.loads(file.read_text(encoding="utf-8"))
-            except (json.JSONDecodeError, UnicodeDecodeError) as error:
-                raise ValueError(f"{file}: not a result file ({error})") from error
-            if isinstance(record, dict):
-                results[file.stem] = record
-        yield RunFiles(Path(*path.parts[-depth:]).as_posix(), path, results)
+    read = [_read_results(path / "results") for path in paths]
+    found = []
+    for name, path, results, called in zip(names, paths, read, corpus_names(read), strict=True):
+        files = {called[own]: path / "results" / own for own in results}
+        found.append(RunFiles(name, path, {called[own]: result for own, result in results.items()}, files))
+    return found
+
+
+def _read_results(folder: Path) -> dict[str, Record]:
+    """By file name without .json."""
+    results: dict[str, Record] = {}
+    for file in sorted(folder.glob("*.json")):
+        try:
+            record = json.loads(file.read_text(encoding="utf-8"))
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{file}: not a result file ({error})") from error
+        if isinstance(record, dict):
+            results[file.stem] = record
+    return results
 
 
 def by_name(runs: Sequence[RunFiles], start: str) -> dict[str, dict[str, Record]]:

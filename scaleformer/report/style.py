@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from scaleformer.report.fonts import choose_fonts
 
 # two dollars in a name or text are not a formula; set here, since all figures use this module
 matplotlib.rcParams["text.parse_math"] = False
+matplotlib.rcParams["pdf.fonttype"] = 42  # text of a PDF stays text for other programs
 
 #: of systems: dark to light, so that grey print keeps the order; markers distinguish them without colour
 COLORS = ("#111111", "#0b5fa5", "#d55e00", "#7a5195", "#2e9e6b", "#d4a017", "#8c8c8c")
@@ -88,6 +90,14 @@ def label(axis: Axes, title: str, x: str, y: str = "") -> None:
         axis.set_ylabel(y, fontsize=9)
     axis.tick_params(labelsize=8)
     axis.grid(alpha=0.3)
+
+
+def band(axis: Axes, bounds: Iterable[tuple[float, Sequence[float] | None]], style: Mapping[str, Any]) -> None:
+    """A light band between the bounds at each place, in the colour of the line to which they belong; gaps at None."""
+    places = [(x, *(pair or (math.nan, math.nan))) for x, pair in bounds]
+    if any(math.isfinite(low) for _, low, _ in places):
+        x, low, high = zip(*places, strict=True)
+        axis.fill_between(x, low, high, color=style["color"], alpha=0.13, linewidth=0)
 
 
 def plain_numbers(axis: Axes, x: bool = True, y: bool = False) -> None:
@@ -167,13 +177,19 @@ def _inches(text: str, size: float) -> float:
     return float(max(drawn, 0.5 * size * cell_len(text))) / 72
 
 
-def save(figure: Figure, path: str | Path) -> Path:
-    """Write a PNG, making its folder, and close the figure. Raises OSError."""
+def save(figure: Figure, path: str | Path, beside: Sequence[str] = (".pdf", ".svg")) -> Path:
+    """Write a PNG, making its folder, and the same figure beside it in other formats; close the figure.
+
+    Returns the path of the PNG. Raises OSError.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     choose_fonts(figure)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # `choose_fonts` has reported them
         figure.savefig(path, dpi=120)
+        for ending in beside:
+            date = "CreationDate" if ending == ".pdf" else "Date"
+            figure.savefig(path.with_suffix(ending), metadata={date: None})  # equal figures, equal files
     pyplot.close(figure)
     return path

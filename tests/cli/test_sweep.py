@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -21,12 +22,20 @@ def test_a_failing_job_does_not_end_a_sweep(tmp_path: Path, command: Command) ->
         == "job 1 failed (data.max_tokens=1): data.max_tokens is 1: it must be an int of at least 3"
     )
     assert [path.name for path in sorted((tmp_path / "all of it").glob("*/"))] == ["0", "2"]
+    with (tmp_path / "all of it" / "sweep.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["job"], row["data.max_tokens"], row["folder"]) for row in rows] == [
+        ("0", "64", "0"), ("1", "1", "1"), ("2", "128", "2"),
+    ]  # fmt: skip
+    assert [row["error"] for row in rows] == ["", "data.max_tokens is 1: it must be an int of at least 3", ""]
+    assert rows[1]["val/loss"] == ""
     for number, tokens in ((0, 64), (2, 128)):
         run = tmp_path / "all of it" / str(number)
         assert json.loads((run / "status.json").read_text(encoding="utf-8"))["state"] == "finished"
         loss = float(read_metrics(run)[-1]["val/loss"])
         row = next(line for line in out.splitlines() if f"data.max_tokens={tokens}" in line)
         assert f"{loss:.4f}" in row
+        assert float(rows[number]["val/loss"]) == pytest.approx(loss, rel=1e-4)
         assert "hydra" not in row
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from scaleformer.evaluation.bootstrap import interval
 from scaleformer.evaluation.evaluate import print_positions
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.positions import LENGTHS, by_tenth, quality_by_position
@@ -41,6 +43,24 @@ def test_lengths_are_scored_as_if_they_were_alone():
     assert found[1]["chrf"] == pytest.approx(corpus_chrf(hypotheses, references, NONE))
     starts, ends = zip(*LENGTHS, strict=True)
     assert [end + 1 for end in ends[:-1]] == list(starts[1:])
+
+
+def test_intervals_over_documents():
+    """The resamples of two documents are both, or one of them twice: one in four each."""
+    sums = np.array([[0, 1], [10, 1]])
+    assert interval(sums, lambda both: both[0] / both[1]) == [0, 10]
+    assert interval(sums[:1], lambda both: both[0] / both[1]) is None
+    many = np.stack([np.arange(400.0), np.ones(400)], axis=1)  # of the mean: 1.96 * 115.47 / 20 on each side
+    assert interval(many, lambda both: both[0] / both[1]) == pytest.approx([199.5 - 11.3, 199.5 + 11.3], abs=1.2)
+    found = quality_by_position([LONG, SHORT, ODD], NONE)
+    last = found["tenths"][9]
+    assert (last["documents"], last["s_bleu_interval"]) == (2, [0, 0])
+    assert found["tenths"][0]["s_bleu_interval"] == pytest.approx([100, 100])
+    assert found["lengths"][0]["s_bleu_interval"] is None
+    low, high = found["lengths"][1]["chrf_interval"]
+    ends = [corpus_chrf(d.hypothesis, d.target, NONE) for d in (LONG, ODD)]
+    assert (low, high) == pytest.approx((min(ends), max(ends)))
+    assert low < found["lengths"][1]["chrf"] < high
 
 
 def test_tenths_without_segments_have_no_score():

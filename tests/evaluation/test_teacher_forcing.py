@@ -80,6 +80,7 @@ def test_the_curve_by_hand():
     assert position_bins(10) == [(0, 16)]
     assert position_bins(40) == [(0, 16), (16, 23), (23, 32), (32, 45)]
     curve = loss_by_position([np.arange(20.0), np.full(16, 2.0)])
+    assert [(c["documents"], c["interval"] is None) for c in curve] == [(2, False), (1, True)]
     assert [(c["from"], c["to"], c["tokens"]) for c in curve] == [(0, 16, 32), (16, 23, 4)]
     assert curve[0]["nats_per_token"] == pytest.approx((7.5 + 2) / 2)
     assert curve[1]["nats_per_token"] == pytest.approx(17.5)
