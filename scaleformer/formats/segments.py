@@ -16,6 +16,7 @@ from scaleformer.vocabulary import PLACEHOLDERS
 
 KINDS = ("title", "paragraph", "item", "cell", "code")
 Grain = Literal["sentence", "paragraph", "none"]
+Kept = tuple[str | None, ...]
 MARK = "\ufffc"  # stands for a span in the text of a block
 _MARKS = re.compile(f"{MARK}+")
 _PLACEHOLDER = re.compile("|".join(PLACEHOLDERS))
@@ -220,6 +221,12 @@ class Segment:
     groups: tuple[tuple[Span, ...], ...]
     spaced: tuple[tuple[bool, bool], ...]
     flags: frozenset[str] | None = None
+
+    @property
+    def kept(self) -> Kept:
+        """The text behind each placeholder; None if it is not text."""
+        texts = ([span.content for span in spans] for spans in self.groups)
+        return tuple("".join(some) if all(isinstance(text, str) for text in some) else None for some in texts)
 
     @property
     def unmasked(self) -> str:

@@ -25,6 +25,7 @@ from scaleformer.server.requests import (
     FileAnswer,
     Options,
     SourceDocument,
+    Targets,
     TranslateAnswer,
     TranslateRequest,
     answer_of,
@@ -103,6 +104,10 @@ async def translate_file(
         UploadFile, File(description="text, Markdown, HTML, docx, EPUB, PO, XLIFF, SRT, WebVTT or JSON Lines")
     ],
     options: Annotated[Json[Options], Form(description="as JSON")] = "{}",  # type: ignore[assignment]
+    targets: Annotated[
+        Json[Targets | None],
+        Form(description="as JSON: by document, translations of all segments to write in place of translating"),
+    ] = "null",  # type: ignore[assignment]
     report: Annotated[
         Literal["header", "json", "stream"],
         Query(description="header: the file, its report as a header; json: both as JSON; stream: server-sent events"),
@@ -110,10 +115,11 @@ async def translate_file(
 ) -> Response:
     """Translate the prose of a file; everything else stays as it is."""
     chosen = Options.model_validate_json(options) if isinstance(options, str) else options
+    given = targets.root if isinstance(targets, Targets) else None
     name = file.filename or ""
     if chosen.align and report != "stream":
         raise HTTPException(422, "options.align: a file has no room for it: ask with report=stream")
-    opened = await _service(request).open_file(request, await file.read(), name, chosen)
+    opened = await _service(request).open_file(request, await file.read(), name, chosen, given)
     if report == "stream":
         return _stream(opened, _file_events(opened, name))
     found, content = await opened.file(name, [done.translation for done in await opened.wait(request)])
@@ -183,7 +189,10 @@ def _event(name: str, data: dict[str, Any]) -> str:
 
 async def _progress(opened: Opened) -> AsyncGenerator[str | Done, None]:
     """Encode segments as events; pass on finished documents."""
-    sources = [{"id": source.name, "source": list(source.segments)} for source in opened.sources]
+    sources = [
+        {"id": source.name, "source": list(source.segments)} | ({"kept": source.kept} if any(source.kept) else {})
+        for source in opened.sources
+    ]
     yield _event("source", {"documents": sources})
     async with aclosing(opened.events()) as events:
         async for event in events:

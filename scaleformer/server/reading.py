@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from scaleformer.formats.files import read_prose, write_prose
+from scaleformer.formats.segments import Kept
 
 T = TypeVar("T")
+Read = tuple[tuple[str, ...], tuple[Kept, ...]]
 MEMORY = 2 << 30  # bytes of a process
 
 
@@ -29,11 +31,11 @@ class Prose:
     size: int
     target: str = ""
 
-    def read(self) -> tuple[tuple[str, ...], int]:
-        """Its segments, and how many spans they have. Raises DataError."""
+    def read(self) -> Read:
+        """Its segments, and what their placeholders stand for. Raises DataError."""
         _, found = read_prose(*self._what)
         segments = [segment for some in found for segment in some]
-        return tuple(segment.text for segment in segments), sum(len(segment.groups) for segment in segments)
+        return tuple(segment.text for segment in segments), tuple(segment.kept for segment in segments)
 
     def write(self, texts: Sequence[str]) -> tuple[bytes, Counter[str]]:
         """The content with its segments translated, and counts of what could not be translated or placed."""
@@ -45,7 +47,7 @@ class Prose:
         return self.content, self.name, self.format, self.language, self.grain, self.target
 
 
-def read_all(proses: Sequence[Prose]) -> list[tuple[tuple[str, ...], int]]:
+def read_all(proses: Sequence[Prose]) -> list[Read]:
     """`Prose.read` of each."""
     return [prose.read() for prose in proses]
 

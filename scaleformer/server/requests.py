@@ -6,7 +6,7 @@ from base64 import b64encode
 from dataclasses import asdict, fields
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, RootModel, model_validator
 
 from scaleformer.decoding.config import DecodingConfig, Mode, Strategy
 from scaleformer.server.worker import Settings
@@ -71,19 +71,27 @@ class Options(BaseModel):
         return settings
 
 
+class Targets(RootModel[list[list[Text]]]):
+    """By document, translations of all its segments, to be written in place of translating it."""
+
+
 class SourceDocument(BaseModel):
-    """A document: its segments, or a text that is split like a file."""
+    """A document: its segments, or a text that is split like a file. target: translations of the segments of the text,
+    to be put into it in place of translating them."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     id: Annotated[Text, Field(max_length=200)] | None = None
     source: list[Text] | None = None
     text: Text | None = None
+    target: list[Text] | None = None
 
     @model_validator(mode="after")
     def _one_of_both(self) -> SourceDocument:
         if (self.source is None) == (self.text is None):
             raise ValueError("wanted source (a list of segments) or text, one of the two")
+        if self.target is not None and self.text is None:
+            raise ValueError("target: goes with text")
         return self
 
 

@@ -16,16 +16,17 @@ from fastapi import HTTPException, Request
 
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.server.metrics import Metrics
-from scaleformer.server.reading import MEMORY, Prose, limited, read_all
+from scaleformer.server.reading import MEMORY, Prose, Read, limited, read_all
 from scaleformer.server.requests import Alternative, FileReport, Options, SourceDocument, Timing, TranslatedDocument
-from scaleformer.server.sources import Source, Splitting, clean_name, open_documents, open_upload
+from scaleformer.server.sources import Source, Splitting, open_documents, open_upload, target_name
 from scaleformer.server.worker import Busy, Done, Ending, Failed, Job, Ticket, Worker, Written
 from scaleformer.translation.notices import empty_places, is_long
-from scaleformer.translation.translations import Translation
+from scaleformer.translation.translations import DocumentHypothesis, Translation
 from scaleformer.translation.translator import Translator
 from scaleformer.translation.word_alignments import as_pharaoh
 
 T = TypeVar("T")
+Target = Sequence[str] | None  # translations of all segments of a document; None to translate it
 PULSE = 10.0  # seconds between the keep-alive comments of a stream
 READING = 60.0  # seconds to read or write prose
 SMALL = 1 << 15  # bytes of prose that are read at once, beside the processes that read more
@@ -65,24 +66,30 @@ class Service:
     async def open(self, request: Request, documents: Sequence[SourceDocument], options: Options) -> Opened:
         """Queue the documents of a request. Raises HTTPException, also if the client disconnects."""
         read = partial(open_documents, self.translator, documents, options, self.splitting)
-        return await while_present(request, self._open(options, read))
+        return await while_present(request, self._open(options, read, [document.target for document in documents]))
 
-    async def open_file(self, request: Request, content: bytes, name: str, options: Options) -> Opened:
-        """Like `open`, for a file."""
+    async def open_file(
+        self, request: Request, content: bytes, name: str, options: Options, targets: Sequence[Target] | None = None
+    ) -> Opened:
+        """Like `open`, for a file; targets: the translations of its documents."""
         read = partial(open_upload, self.translator, content, name, options, self.splitting, largest=self.limits.body)
-        return await while_present(request, self._open(options, read))
+        return await while_present(request, self._open(options, read, targets))
 
-    async def _open(self, options: Options, read: Callable[..., Awaitable[list[Source]]]) -> Opened:
+    async def _open(
+        self, options: Options, read: Callable[..., Awaitable[list[Source]]], targets: Sequence[Target] | None
+    ) -> Opened:
         deadline = time.monotonic() + self.limits.seconds
         try:
             sources = await read(settings=options.settings(self.decoding), read=self._read)
             sizes = await self.in_thread(partial(self._measure, sources), sum(source.size for source in sources))
+            given = _given(sources, targets)
         except ValueError as error:
             raise HTTPException(422, " ".join(str(error).split("\n"))) from None
         ticket = Ticket()
         jobs = [
             Job(ticket, number, source.name, source.segments, source.settings, tokens, size)
             for number, (source, (tokens, size)) in enumerate(zip(sources, sizes, strict=True))
+            if number not in given
         ]
         if (size := sum(job.size for job in jobs)) > self.limits.waiting:
             raise HTTPException(413, f"{size:,} characters, more than {self.limits.waiting:,}: send them in parts")
@@ -92,6 +99,8 @@ class Service:
             raise HTTPException(429, str(error), {"Retry-After": str(error.seconds)}) from None
         except Ending as error:
             raise HTTPException(503, str(error)) from None
+        for number, translation in given.items():
+            ticket.tell(Done(number, translation))
         return Opened(self, sources, ticket, deadline)
 
     def _measure(self, sources: Sequence[Source]) -> list[tuple[int, int]]:
@@ -112,7 +121,7 @@ class Service:
             sizes.append((sum(counts), sum(map(len, source.segments)) + len(counts) + 1))
         return sizes
 
-    async def _read(self, proses: Sequence[Prose]) -> Sequence[tuple[Sequence[str], int]]:
+    async def _read(self, proses: Sequence[Prose]) -> Sequence[Read]:
         return await self.apart(partial(read_all, proses), sum(prose.size for prose in proses)) if proses else []
 
     async def in_thread(self, call: Callable[[], T], size: int) -> T:
@@ -239,8 +248,10 @@ class Opened:
 
     def _report(self, name: str, translations: Sequence[Translation], notes: Mapping[str, int]) -> FileReport:
         pairs = list(zip(self.sources, translations, strict=True))
+        translator, file = self._service.translator, self.sources[0].file
+        language = file.language if isinstance(file, Prose) else translator.segmentation.get("source_language") or ""
         return FileReport(
-            name=clean_name(name),
+            name=target_name(name, language, translator.target_language(self.sources[0].settings.tag)),
             documents=len(pairs),
             segments=sum(translation.source_segments for translation in translations),
             finished=all(translation.finished for translation in translations),
@@ -250,6 +261,21 @@ class Opened:
             notes=dict(notes),
             timing=self.timing(),
         )
+
+
+def _given(sources: Sequence[Source], targets: Sequence[Target] | None) -> dict[int, Translation]:
+    """The translations that came with the request, by number. Raises ValueError for other numbers of segments."""
+    if targets is None:
+        return {}
+    if len(targets) != len(sources):
+        raise ValueError(f"targets: of {len(targets)} documents, wanted {len(sources)}")
+    found = {}
+    for number, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        if target is not None:
+            if len(target) != len(source.segments):
+                raise ValueError(f"{source.name}: {len(target)} target segments, wanted {len(source.segments)}")
+            found[number] = Translation((DocumentHypothesis(tuple(target), 0.0, 0.0, True),), len(target), 0)
+    return found
 
 
 async def while_present(request: Request, work: Coroutine[Any, Any, T]) -> T:

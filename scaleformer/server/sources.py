@@ -12,7 +12,8 @@ from pathlib import PurePath
 from anyio import to_thread
 
 from scaleformer.formats.lines import Input
-from scaleformer.server.reading import Prose
+from scaleformer.formats.segments import Kept
+from scaleformer.server.reading import Prose, Read
 from scaleformer.server.requests import Options, SourceDocument
 from scaleformer.server.worker import Settings
 from scaleformer.system.errors import DataError
@@ -30,17 +31,19 @@ from scaleformer.translation.translator import Translator
 UNPACKED = 16  # times the largest body: the limit for unpacked archives
 _GZIP = b"\x1f\x8b"
 #: Gives `Prose.read` of each.
-Read = Callable[[Sequence[Prose]], Awaitable[Sequence[tuple[Sequence[str], int]]]]
+ReadAll = Callable[[Sequence[Prose]], Awaitable[Sequence[Read]]]
 
 
 @dataclass(frozen=True)
 class Source:
-    """A document to translate. file: the text or file that it came from."""
+    """A document to translate. file: the text or file that it came from; kept: what the placeholders of each segment
+    stand for, () if that is unknown."""
 
     name: str
     segments: Sequence[str]
     settings: Settings
     file: Prose | LinesFile | None = None
+    kept: Sequence[Kept] = ()
 
     @property
     def size(self) -> int:
@@ -71,7 +74,7 @@ async def open_documents(
     options: Options,
     splitting: Splitting,
     settings: Settings,
-    read: Read,
+    read: ReadAll,
 ) -> list[Source]:
     """The documents of a request. Raises ValueError in one line."""
     names = [str(number) if document.id is None else document.id for number, document in enumerate(documents)]
@@ -83,10 +86,10 @@ async def open_documents(
             content = document.text.encode()
             texts[number] = Prose(content, f"document {names[number]}", "text", language, grain, len(content))
     found = [Source(name, document.source or (), settings) for name, document in zip(names, documents, strict=True)]
-    for (number, text), (segments, spans) in zip(texts.items(), await read(list(texts.values())), strict=True):
-        decoding = choose_file_decoding(translator, replace(settings.decoding, n_best=1), spans)
+    for (number, text), (segments, kept) in zip(texts.items(), await read(list(texts.values())), strict=True):
+        decoding = choose_file_decoding(translator, replace(settings.decoding, n_best=1), sum(map(len, kept)))
         alike = replace(settings, decoding=replace(decoding, n_best=settings.decoding.n_best))
-        found[number] = Source(names[number], segments, alike, text)
+        found[number] = Source(names[number], segments, alike, text, kept)
     return found
 
 
@@ -97,7 +100,7 @@ async def open_upload(
     options: Options,
     splitting: Splitting,
     settings: Settings,
-    read: Read,
+    read: ReadAll,
     largest: int,
 ) -> list[Source]:
     """The documents of a file. Raises DataError in one line if the file cannot be read or is too large when unpacked;
@@ -117,9 +120,17 @@ async def open_upload(
     grain = "none" if by_line else grain
     check_language(format, language, grain)
     prose = Prose(content, name, format, language, grain, size, translator.target_language(options.tag))
-    [(segments, spans)] = await read([prose])
-    alike = replace(settings, decoding=choose_file_decoding(translator, settings.decoding, spans))
-    return [Source(name, segments, alike, prose)]
+    [(segments, kept)] = await read([prose])
+    alike = replace(settings, decoding=choose_file_decoding(translator, settings.decoding, sum(map(len, kept))))
+    return [Source(name, segments, alike, prose, kept)]
+
+
+def target_name(name: str, source: str, target: str) -> str:
+    """The name of a translated file, with the code of its language: page.es.md for page.md and page.en.md; "" if a
+    language is unknown."""
+    path = PurePath(clean_name(name))
+    stem = re.sub(rf"[._-]{re.escape(source)}$", "", path.stem) if source else path.stem
+    return f"{stem}.{target or 'translated'}{path.suffix}"
 
 
 def clean_name(name: str) -> str:

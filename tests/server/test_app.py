@@ -139,13 +139,33 @@ def test_a_file_is_translated_as_by_the_command(server, translator, tmp_path, na
     response = server.client.post("/translate/file", **upload)
     assert response.status_code == 200, response.text
     assert response.content == (tmp_path / "out" / name).read_bytes()
-    assert name in response.headers["content-disposition"]
+    written = name.replace(".", ".translated.")
+    assert written in response.headers["content-disposition"]
     report = json.loads(response.headers["x-scaleformer-report"])
-    assert report["name"] == name
+    assert report["name"] == written
     assert report["segments"] == {"page.md": 4, "notes.txt": 2, "corpus.jsonl": 3, "page.html": 1}[name]
     answer = server.client.post("/translate/file?report=json", **upload).json()
     assert base64.b64decode(answer["content"]) == response.content
     assert answer["report"]["notes"] == report["notes"]
+
+
+def test_given_translations_are_written(server, tmp_path):
+    """Of a text and of a file: as they are, with what their placeholders stand for."""
+    body = {"documents": [{"text": "the cat\n\nsees https://a.org/b now", "target": ["die Katze", "sieht ⟨1⟩ nun"]}]}
+    [document] = server.post(**body).json()["documents"]
+    assert document["text"] == "die Katze\n\nsieht https://a.org/b nun"
+    [(_, source), *_] = server.events("/translate/stream", json=body)
+    assert source["documents"][0]["kept"] == [[], ["https://a.org/b"]]
+    files = {"file": ("page.md", markdown(tmp_path).read_bytes())}
+    targets = [["die Katze", "es ⟨1⟩läuft⟨2⟩ mit ⟨3⟩", "ein Hund", "ein Haus"]]
+    response = server.client.post("/translate/file", files=files, data={"targets": json.dumps(targets)})
+    assert response.content.decode() == "# die Katze\n\nes *läuft* mit `x()`\n\n- ein Hund\n- ein Haus\n"
+    few = server.client.post("/translate/file", files=files, data={"targets": "[[]]"})
+    assert (few.status_code, error_of(few)) == (422, "page.md: 0 target segments, wanted 4")
+    none = server.client.post("/translate/file", files=files, data={"targets": "[]"})
+    assert (none.status_code, error_of(none)) == (422, "targets: of 0 documents, wanted 1")
+    wrong = server.post(documents=[{"source": ["a"], "target": ["b"]}])
+    assert (wrong.status_code, "goes with text" in error_of(wrong)) == (422, True)
 
 
 def test_segments_stream_before_their_document(server, translator):

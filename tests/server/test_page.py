@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,12 +92,12 @@ def test_what_the_limit_cut_is_marked(page, server, tmp_path, as_file):
     ))  # fmt: skip
     if as_file:
         (tmp_path / "note.txt").write_text("one\ntwo\n")
-        page.get_by_label(re.compile("or a file")).set_input_files(tmp_path / "note.txt")
+        page.get_by_label("Choose files").set_input_files(tmp_path / "note.txt")
     else:
         page.get_by_label("Text", exact=True).fill("one\ntwo")
     page.get_by_role("button", name="Translate").click()
     page.get_by_text("1 cut by the length limit").wait_for()
-    targets = page.get_by_role("list").get_by_role("button")
+    targets = page.locator("button.target")
     assert targets.nth(1).all_inner_texts() == ["zwei zwei"]
     ends = [target.evaluate("target => getComputedStyle(target, '::after').content") for target in targets.all()]
     assert ends == ["none", '" (cut by the length limit)"']
@@ -106,29 +105,125 @@ def test_what_the_limit_cut_is_marked(page, server, tmp_path, as_file):
 
 def test_a_file_comes_back_as_one(page, server, tmp_path):
     path = markdown(tmp_path)
-    page.get_by_label(re.compile("or a file")).set_input_files(path)
+    page.get_by_label("Choose files").set_input_files(path)
     assert page.get_by_label("Text", exact=True).is_disabled()
     page.get_by_role("button", name="Translate").click()
     assert len(translated(page)) == 4
-    assert page.get_by_text("⟨1⟩ stands for code").is_visible()
+    assert page.locator("li.segment > p").all_inner_texts()[1] == "it *runs* by `x()`"
+    assert not page.get_by_text("⟨1⟩ stands for code").is_visible()
     with page.expect_download() as download:
-        page.get_by_role("link", name="Download page.md").click()
+        page.get_by_role("link", name="Download page.translated.md").click()
     data = {"options": json.dumps({"strategy": "greedy"})}
     whole = server.client.post("/translate/file", files={"file": ("page.md", path.read_bytes())}, data=data)
     assert Path(download.value.path()).read_bytes() == whole.content
-    page.get_by_role("button", name="Remove the file").click()
+    page.get_by_role("button", name="Remove page.md").click()
+    assert page.get_by_label("Chosen files").get_by_role("listitem").count() == 0
     assert page.get_by_label("Text", exact=True).is_enabled()
 
 
-def test_a_dropped_file_is_chosen(page):
+def drop(page: sync_api.Page, files: dict[str, str]) -> None:
+    """Drop files, by name, on the page."""
     page.evaluate(
-        """() => { const data = new DataTransfer(); data.items.add(new File(["a dog"], "note.txt"));
+        """files => { const data = new DataTransfer();
+        for (const [name, text] of Object.entries(files)) data.items.add(new File([text], name));
         const dropped = { dataTransfer: data, bubbles: true, cancelable: true };
-        document.body.dispatchEvent(new DragEvent("drop", dropped)); }"""
+        document.body.dispatchEvent(new DragEvent("drop", dropped)); }""",
+        files,
     )
-    assert page.get_by_role("status").first.inner_text() == "note.txt is chosen"
+
+
+def test_dropped_files_are_shown_and_all_are_translated(page, server):
+    drop(page, {"note.txt": "a dog", "other.txt": "the cat sees\nit runs"})
+    drop(page, {"bad.docx": "PK", "note.txt": "a dog"})
+    names = page.get_by_label("Chosen files").get_by_role("listitem").locator("bdi")
+    assert names.all_inner_texts() == ["note.txt", "other.txt", "bad.docx", "note.txt"]
+    page.get_by_role("button", name="Remove note.txt").last.click()
+    assert names.all_inner_texts() == ["note.txt", "other.txt", "bad.docx"]
+    assert page.get_by_role("status").first.inner_text() == "note.txt, other.txt, bad.docx are chosen"
     page.get_by_role("button", name="Translate").click()
-    assert len(translated(page)) == 1
+    page.get_by_role("status").first.get_by_text("Done: 3 segments").wait_for()
+    assert page.get_by_role("heading", level=3).all_inner_texts() == ["note.txt", "other.txt"]
+    assert page.locator("li.segment > p").all_inner_texts() == ["a dog", "the cat sees", "it runs"]
+    assert page.get_by_role("alert").inner_text().startswith("bad.docx: not a sound docx file")
+    for name, content in (("note", b"a dog"), ("other", b"the cat sees\nit runs")):
+        with page.expect_download() as download:
+            page.get_by_role("link", name=f"Download {name}.translated.txt").click()
+        data = {"options": json.dumps({"strategy": "greedy"})}
+        whole = server.client.post("/translate/file", files={"file": (f"{name}.txt", content)}, data=data)
+        assert Path(download.value.path()).read_bytes() == whole.content
+
+
+def test_what_is_kept_is_shown_as_it_is(page):
+    """The answer of the server is replaced: the translation lacks one placeholder, and has one too many."""
+    text = "see https://a.org/b of `x y` now"
+    page.route("**/translate/stream", lambda route: route.fulfill(
+        headers={"Content-Type": "text/event-stream"},
+        body='event: source\ndata: {"documents": [{"id": "a", "source": ["see ⟨1⟩ of ⟨2⟩ now"], '
+        '"kept": [["https://a.org/b", "`x y`"]]}]}\n\n'
+        'event: document\ndata: {"document": 0, "target": ["jetzt ⟨2⟩ ⟨2⟩ sehen"], "finished": true, '
+        '"alignments": ["4-0 3-1"], "text": "t"}\n\nevent: end\ndata: {}\n\n',
+    ))  # fmt: skip
+    page.get_by_label("Text", exact=True).fill(text)
+    page.get_by_role("button", name="Translate").click()
+    assert translated(page) == ["jetzt `x y`  sehen https://a.org/b"]
+    source = page.locator("li.segment > p")
+    assert source.inner_text() == text
+    page.locator("button.target").click()
+    words = page.locator("button.word")
+    names = [word.get_attribute("aria-label") for word in words.all()]
+    assert names[:2] == ["jetzt: looked at now", "`x y`: looked at `x y`"]
+    words.nth(1).focus()
+    assert page.locator("mark").inner_text() == "`x y`"
+    assert source.inner_text() == text
+    words.nth(1).blur()
+    assert source.inner_text() == text
+
+
+def test_a_pasted_text_keeps_its_url(page, server):
+    text = "the cat sees https://a.org/b?c=1 here"
+    page.get_by_label("Text", exact=True).fill(text)
+    page.get_by_role("button", name="Translate").click()
+    [found] = translated(page)
+    assert page.locator("li.segment > p").all_inner_texts() == [text]
+    assert found.count("https://a.org/b?c=1") == 1
+    assert "⟨" not in found
+
+
+def test_another_translation_is_taken_copied_and_downloaded(page, server):
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_label("Text", exact=True).fill(TEXT)
+    page.get_by_role("button", name="Translate").click()
+    first, *rest = translated(page)
+    page.locator("button.target").first.click()
+    rows = page.locator(".others li")
+    rows.first.wait_for()
+    texts = rows.locator("span:nth-child(2)").all_inner_texts()
+    chosen = next(n for n, text in enumerate(texts) if text not in (first, "(no translation)"))
+    rows.nth(chosen).get_by_role("button", name="Take").click()
+    page.get_by_role("link", name="Download").wait_for()
+    assert page.locator("button.target").all_inner_texts() == [texts[chosen], *rest]
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download translation.txt").click()
+    written = Path(download.value.path()).read_text(encoding="utf-8")
+    assert texts[chosen] in written
+    page.get_by_role("button", name="Copy", exact=True).click()
+    page.get_by_role("status").first.get_by_text("Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == written
+
+
+def test_terms(page):
+    page.get_by_label("Text", exact=True).fill("the cat sees a dog")
+    page.get_by_label("Terms").fill("cat = Katze\n\ndog\tHund\nwrong")
+    page.get_by_role("button", name="Translate").click()
+    assert page.get_by_role("alert").inner_text() == "Terms, line 4: wanted a term, = and its translation"
+    page.get_by_label("Terms").fill("cat = Katze\ncat=Kater")
+    page.get_by_role("button", name="Translate").click()
+    assert page.get_by_role("alert").inner_text().startswith("Terms, line 2: cat has another translation above")
+    page.get_by_label("Terms").fill("cat = Katze\n\ndog\tHund")
+    with page.expect_request("**/translate/stream") as request:
+        page.get_by_role("button", name="Translate").click()
+    assert request.value.post_data_json["options"]["terms"] == {"cat": "Katze", "dog": "Hund"}
+    assert "Katze" in translated(page)[0]
 
 
 def test_segments_show_before_the_end(page):
@@ -151,8 +246,8 @@ def test_other_translations_by_the_keys(page, server):
     page.get_by_role("button", name="Translate").press("Enter")
     translated(page)
     page.wait_for_function("document.activeElement.id === 'heading'")
-    page.keyboard.press("Tab")  # the download
-    page.keyboard.press("Tab")
+    for _ in ("copy", "download", "segment"):
+        page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.locator(".others li").first.wait_for()
     assert page.locator("button.target").first.get_attribute("aria-expanded") == "true"

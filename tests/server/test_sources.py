@@ -9,9 +9,9 @@ from dataclasses import fields
 import pytest
 
 from scaleformer.decoding.config import DecodingConfig
-from scaleformer.server.reading import Prose, read_all
+from scaleformer.server.reading import Prose, Read, read_all
 from scaleformer.server.requests import Options
-from scaleformer.server.sources import Splitting, clean_name, open_upload
+from scaleformer.server.sources import Splitting, clean_name, open_upload, target_name
 from scaleformer.server.worker import Settings
 from scaleformer.system.errors import DataError
 from scaleformer.translation.translator import Translator
@@ -28,7 +28,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     return Translator.load(make_run(tmp_path_factory.mktemp("sources") / "run"), "cpu")
 
 
-async def read(proses: Sequence[Prose]) -> list[tuple[tuple[str, ...], int]]:
+async def read(proses: Sequence[Prose]) -> list[Read]:
     return read_all(proses)
 
 
@@ -45,6 +45,14 @@ async def read(proses: Sequence[Prose]) -> list[tuple[tuple[str, ...], int]]:
 )
 def test_names_are_names_of_files(given, wanted):
     assert clean_name(given) == wanted
+
+
+def test_a_translation_is_named_by_its_language():
+    assert target_name("a/page.md", "en", "es") == "page.es.md"
+    assert target_name("page.en.md", "en", "pt-BR") == "page.pt-BR.md"
+    assert target_name("page_en", "en", "es") == "page.es"
+    assert target_name("garden.md", "en", "") == "garden.translated.md"
+    assert target_name("de.md", "", "es") == "de.es.md"
 
 
 @pytest.mark.parametrize(

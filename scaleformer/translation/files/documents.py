@@ -14,7 +14,6 @@ from scaleformer.decoding.config import DecodingConfig
 from scaleformer.formats.files import read_prose, write_prose
 from scaleformer.formats.lines import Input, read_content
 from scaleformer.formats.recognition import FORMATS, TRANSLATED, recognise, refusal
-from scaleformer.formats.segments import Span
 from scaleformer.formats.text import TextFile
 from scaleformer.system.errors import DataError
 from scaleformer.translation.files.lines import LinesFile, read_documents
@@ -34,7 +33,7 @@ class ProseFile:
         check_language(format, language, grain)
         self._file, self.segments = read_prose(content, name, format, language, grain, target)
         flat = [segment for segments in self.segments for segment in segments]
-        masked = tuple(Masked(segment.text, tuple(map(_text, segment.groups))) for segment in flat)
+        masked = tuple(Masked(segment.text, segment.kept) for segment in flat)
         numbered = zip(self._file.lines, self.segments, strict=True) if isinstance(self._file, TextFile) else ()
         where = tuple(f"{name}:{line}" for line, segments in numbered for _ in segments)
         self.documents = [FileDocument(name, tuple(segment.text for segment in flat), where=where, masked=masked)]
@@ -46,12 +45,6 @@ class ProseFile:
 
 
 Opened = LinesFile | ProseFile
-
-
-def _text(spans: Sequence[Span]) -> str | None:
-    """The text behind a placeholder; None if it is not text."""
-    contents = [span.content for span in spans]
-    return "".join(contents) if all(isinstance(content, str) for content in contents) else None
 
 
 def open_file(path: Path, language: str, grain: str, split_text: bool, target: str = "") -> Opened:
