@@ -55,12 +55,17 @@ def write_corpus(folder: Path, split: str = "test", documents: list[dict[str, An
 
 
 def make_run(folder: Path, config: dict[str, Any] | None = None, attention: dict[str, Any] | None = None) -> Path:
-    """`config` is the configuration of the run: data, decoding ... Short outputs keep an untrained model quick."""
+    """`config` is the configuration of the run: data, decoding ... Short outputs keep an untrained model quick; it writes
+    letters, since single bytes would make no text."""
     torch.manual_seed(1)
     size = tokenizer().vocab_size
     options = {} if attention is None else {"attention": attention}
     model = ModelConfig(size, size, encoder_layers=1, decoder_layers=1, width=16, feedforward=16, heads=2, **options)
-    weights = {f"model.{name}": tensor for name, tensor in Transformer(model).state_dict().items()}
+    transformer = Transformer(model)
+    bytes_of = [token for token in range(size) if tokenizer().piece(token).startswith("<0x")]
+    with torch.no_grad():
+        transformer.target_embedding.weight[bytes_of] = 0.0
+    weights = {f"model.{name}": tensor for name, tensor in transformer.state_dict().items()}
     decoding = {"strategy": "greedy", "max_length_ratio": 0.2, "max_length_offset": 3}
     package = make_package(model, {"decoding": decoding, **(config or {})}, tokenizer(), tokenizer())
     (folder / "checkpoints").mkdir(parents=True)

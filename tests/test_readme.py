@@ -31,6 +31,7 @@ REMOVED = (
     "device=cuda seconds",
     "profile=2048",
     "long=65536",
+    "no_repeat_ngram_size",
     "r_drop",
     "sample_alpha",
     "segment_gated",

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, RootModel, model_validator
 
-from scaleformer.decoding.config import DecodingConfig, Mode, Strategy
+from scaleformer.decoding.config import DecodingConfig, Draft, Mode, Strategy
 from scaleformer.server.worker import Settings
 from scaleformer.system.schema import from_mapping, shown
 from scaleformer.text.terms import is_expression
@@ -48,6 +48,7 @@ class Options(BaseModel):
     top_k: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    draft: Draft | None = None
     mode: Mode = "document"
     max_tokens: Annotated[int, Field(ge=3, le=1_000_000)] | None = None
     tag: Annotated[Text, Field(max_length=100)] | None = None

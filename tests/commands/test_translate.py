@@ -270,7 +270,13 @@ def interrupt_the_third_batch(patch: pytest.MonkeyPatch) -> None:
 def test_an_interrupted_call_continues(run, translate, tmp_path, monkeypatch):
     source, output = write_corpus(tmp_path) / "test.jsonl", tmp_path / "out.jsonl"
     (tmp_path / ".out.jsonl.99999999.tmp").write_text("left by a process that was killed")
-    arguments = (f"checkpoint={run}", f"input={source}", f"output={output}", "decoding.batch_tokens=1")
+    arguments = (
+        f"checkpoint={run}",
+        f"input={source}",
+        f"output={output}",
+        "decoding.batch_tokens=1",
+        "decoding.draft=none",
+    )
     with monkeypatch.context() as patch:
         interrupt_the_third_batch(patch)
         code, _, err = translate(*arguments)
@@ -287,7 +293,9 @@ def test_an_interrupted_call_continues(run, translate, tmp_path, monkeypatch):
 def test_stdout_gets_each_document_when_it_is_finished(run, translate, tmp_path, monkeypatch):
     source = write_corpus(tmp_path) / "test.jsonl"
     interrupt_the_third_batch(monkeypatch)
-    code, out, _ = translate(f"checkpoint={run}", f"input={source}", "output=-", "decoding.batch_tokens=1")
+    code, out, _ = translate(
+        f"checkpoint={run}", f"input={source}", "output=-", "decoding.batch_tokens=1", "decoding.draft=none"
+    )
     assert code == 130
     assert [json.loads(line)["id"] for line in out.splitlines()] == [d["id"] for d in DOCUMENTS[:2]]
 

@@ -249,7 +249,7 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     ("arguments", "message"),
     [
         (["format=po", "output=x"], "error: format=po needs input="),
-        (["format"], "error: format: Error parsing override 'format' missing EQUAL"),
+        (["format"], "error: format: a setting is written KEY=VALUE: scaleformer prepare format="),
         (["formt=po"], "error: formt: no such setting (did you mean format?); there are format, input"),
         (
             ["format=po", "input=none", "output=x", "valid=much"],

@@ -200,13 +200,13 @@ def test_a_file_streams(server, tmp_path):
     assert base64.b64decode(content) == whole.content
 
 
-def test_what_goes_wrong_in_a_stream_is_an_event(server):
-    options = {"mode": "document", "match_segments": False, "min_length_ratio": 0.5}
-    events = server.events("/translate/stream", json={"documents": documents(), "options": options})
-    assert events[-1] == (
-        "error",
-        {"error": "mode=two-pass: wanted match_segments=true; or set mode=document", "status": 422},
-    )
+def test_what_goes_wrong_in_a_stream_is_an_event(server, monkeypatch):
+    def fails(*_, **__):
+        raise ValueError("the model gives NaN logits")
+
+    monkeypatch.setattr("scaleformer.translation.pieces.decode", fails)
+    events = server.events("/translate/stream", json={"documents": documents()})
+    assert events[-1] == ("error", {"error": "the model gives NaN logits", "status": 422})
 
 
 BAD = {

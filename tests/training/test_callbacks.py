@@ -59,7 +59,7 @@ def fit(
 
 
 def config(bleu: int = 0, **parts: Any) -> CallbacksConfig:
-    decoding = DecodingConfig(strategy="greedy", max_length_offset=4)
+    decoding = DecodingConfig(strategy="greedy", max_length_offset=4, loop_ngram_size=0)
     return CallbacksConfig(validation_bleu=ValidationBleuConfig(bleu, decoding), **parts)
 
 
