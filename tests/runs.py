@@ -55,8 +55,8 @@ def write_corpus(folder: Path, split: str = "test", documents: list[dict[str, An
 
 
 def make_run(folder: Path, config: dict[str, Any] | None = None, attention: dict[str, Any] | None = None) -> Path:
-    """`config` is the configuration of the run: data, decoding ... Short outputs keep an untrained model quick; it writes
-    letters, since single bytes would make no text."""
+    """`config` is the configuration of the run: data, decoding ... Short outputs keep an untrained model quick. It
+    writes letters, since single bytes would make no text."""
     torch.manual_seed(1)
     size = tokenizer().vocab_size
     options = {} if attention is None else {"attention": attention}

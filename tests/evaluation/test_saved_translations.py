@@ -40,7 +40,7 @@ def test_faults_are_named_with_their_line(tmp_path):
     ):
         with pytest.raises(DataError, match=rf"t\.jsonl:2: not a saved translation .*{reason}"):
             read_translations(write(tmp_path / "t.jsonl", TRANSLATIONS[0], record))
-    with pytest.raises(DataError, match="no such run directory or file of translations"):
+    with pytest.raises(DataError, match="no translations"):
         read_translations(write(tmp_path / "t.jsonl"))
 
 
@@ -79,7 +79,7 @@ def test_runs_are_compared(tmp_path, monkeypatch, capsys):
     for runs, message in (
         (f"[{first},{second}]", "first (2 documents) and second (2) differ in documents"),
         (f"[{first},{first}]", "given 2 times: give each run once"),
-        (f"[{first},{tmp_path / 'none'}]", "no translations"),
+        (f"[{first},{tmp_path / 'none'}]", "no such run directory or file of translations"),
         (str(first), "1 runs to compare: wanted at least 2, runs=[RUN,RUN]"),
         ("[]", "0 runs to compare"),
     ):
