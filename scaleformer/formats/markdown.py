@@ -133,9 +133,9 @@ class _Parser:
         self._markdown = markdown.MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).enable(["table", "strikethrough"])
         self._markdown.core.ruler.disable("text_join")  # this rule loses the positions of literal marks
         dialects.add_rules(self._markdown, mdx)
-        ruler = self._markdown.inline.ruler
+        ruler, depth = self._markdown.inline.ruler, [0]
         for rule, function in zip(self._markdown.get_active_rules()["inline"], ruler.getRules(""), strict=True):
-            ruler.at(rule, _placed(rule, function))
+            ruler.at(rule, _placed(rule, function, depth))
         self._env: dict[str, Any] = {}
 
     def blocks(self, text: str, name: str) -> list[tuple[Any, str, str]]:
@@ -199,12 +199,19 @@ class _Parser:
         return None
 
 
-def _placed(rule: str, function: Callable[[Any, bool], bool]) -> Callable[[Any, bool], bool]:
-    """The rule, extended to record in its tokens their positions in the text."""
+def _placed(rule: str, function: Callable[[Any, bool], bool], depth: list[int]) -> Callable[[Any, bool], bool]:
+    """The rule, extended to record in its tokens their positions in the text. depth: how many rules are in each other,
+    of which Python's own limit, which others may change, would allow any number."""
 
     def placed(state: Any, silent: bool) -> bool:
         first, start = len(state.tokens), state.pos
-        done = function(state, silent)
+        if depth[0] > _DEEPEST // 2:
+            raise RecursionError
+        depth[0] += 1
+        try:
+            done = function(state, silent)
+        finally:
+            depth[0] -= 1
         if done and not silent and rule in ("emphasis", "strikethrough"):
             end = state.pos
             for token in reversed(state.tokens[first:]):
