@@ -24,10 +24,10 @@ from torch import Tensor
 from scaleformer.decoding.active import Watch
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.drafted import DraftedDocument, Meeting, Row, final_tokens, make_document
-from scaleformer.decoding.rules import make_rules
+from scaleformer.decoding.rules import break_rules
 from scaleformer.decoding.search import DecodableModel, Hypothesis, decode
-from scaleformer.decoding.state import SPECIAL, Rows, SourceSegments, pad
-from scaleformer.vocabulary import BOS, EOS, PAD, SEP, consumed, steps_of
+from scaleformer.decoding.state import Rows, SourceSegments, pad
+from scaleformer.vocabulary import BOS, EOS, PAD, consumed, steps_of
 
 MOST_ROWS = 256  # segments decoded beside each other
 MEETINGS = 1  # rounds in which the rest of a text is kept where the new one meets it; later ones decode few segments
@@ -199,26 +199,8 @@ def _check_rules(texts: Sequence[tuple[DraftedDocument, int]], config: DecodingC
         some = rows[start : start + MOST_ROWS]
         rests = [document.rest(n) for document, n in some]
         source = SourceSegments(*pad([tokens for tokens, _ in rests], device), [given for _, given in rests])
-        state = Rows(source, config, float("inf"), first_only=True)
-        rules = make_rules(state, source, config)
-        written = [document.spare[n] for document, n in some]
-        length = max(map(len, written))
-        tokens = torch.tensor([[*text, *[SEP] * (length - len(text))] for text in written], device=device)
-        sizes = torch.tensor([len(text) for text in written], device=device)
-        wrong = torch.zeros_like(sizes, dtype=torch.bool)
-        words = max(int(tokens.max()), int(source.forced.max()), SPECIAL) + 1
-        for place in range(length):
-            logits = torch.zeros(len(some), words, device=device)
-            for rule in rules:
-                logits = rule.weigh(state, logits)
-            for rule in rules:
-                rule.allow(state, logits)
-            token = tokens[:, place]
-            wrong |= (logits.gather(1, token[:, None])[:, 0] == -torch.inf) & (place < sizes)
-            steps = state.advance(token)
-            for rule in rules:
-                rule.advance(state, steps)
-        for (document, n), broken in zip(some, wrong.tolist(), strict=True):
+        found = break_rules(source, [document.spare[n] for document, n in some], config)
+        for (document, n), broken in zip(some, found, strict=True):
             document.wrong[n] = broken
 
 

@@ -42,6 +42,29 @@ def make_rules(rows: Rows, source: SourceSegments, config: DecodingConfig) -> li
     return [*rules, Forced(rows, source)] if len(source.forced) > 1 else rules
 
 
+def break_rules(source: SourceSegments, texts: Sequence[Sequence[int]], config: DecodingConfig) -> list[bool]:
+    """Whether translations of the first segment of each source, each with its separator, have a token that the rules
+    forbid there, whatever the model says."""
+    rows = Rows(source, config, math.inf, first_only=True)
+    rules = make_rules(rows, source, config)
+    longest = max(map(len, texts))
+    tokens = torch.tensor([[*text, *[SEP] * (longest - len(text))] for text in texts]).to(rows.token)
+    lengths = torch.tensor([len(text) for text in texts]).to(rows.token)
+    words = max(int(tokens.max()), int(source.forced.max()), SPECIAL) + 1
+    broken = torch.zeros_like(lengths, dtype=torch.bool)
+    for place, token in enumerate(tokens.unbind(1)):
+        logits = torch.zeros(len(texts), words, device=token.device)
+        for rule in rules:
+            logits = rule.weigh(rows, logits)
+        for rule in rules:
+            rule.allow(rows, logits)
+        broken |= (logits.gather(1, token[:, None])[:, 0] == -math.inf) & (place < lengths)
+        steps = rows.advance(token)
+        for rule in rules:
+            rule.advance(rows, steps)
+    return broken.tolist()
+
+
 class Never(Rule):
     """Some tokens are never written."""
 
