@@ -92,8 +92,6 @@ class Jobs:
         settings = [dict(o.partition("=")[::2] for o in job.overrides if o not in shared) for job in self.jobs]
         names = list(dict.fromkeys(name for found in settings for name in found))
         path = Path(self.jobs[0].folder).parent / "sweep.csv"
-        if not path.parent.is_dir():  # no job left anything
-            return
         with atomic_writer(path) as file:
             rows = csv.writer(file, lineterminator="\n")
             rows.writerow(["job", *names, self.metric, "error", "folder"])

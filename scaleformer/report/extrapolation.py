@@ -227,39 +227,40 @@ def _position(result: Mapping[str, Any]) -> Figure | None:
     figure, axes = panels(bool(losses) + bool(deciles))
     rest = list(axes)
     if losses:
-        axis, places = rest.pop(0), set()
-        for key, bins in losses.items():
-            points = [((b["from"] + b["to"]) / 2, b["nats_per_token"]) for b in bins if b["tokens"]]
-            places |= {place for place, _ in points}
-            axis.plot(*zip(*points, strict=True), **styles[key], label=_name(key, styles))
-            middles = [((b["from"] + b["to"]) / 2, b.get("interval")) for b in bins if b["tokens"]]
-            band(axis, middles, styles[key])
-        label(
-            axis,
-            f"loss against position ({longest}{_documents(losses)})",
-            "target position, tokens",
-            "nats per target token",
-        )
+        axis = rest.pop(0)
+        places = _by_place(axis, losses, styles, ("nats_per_token", "interval"), 0.5)
+        what = f"loss against position ({longest}{_documents(losses)})"
+        label(axis, what, "target position, tokens", "nats per target token")
         length_axis(axis, places)
     if deciles:
         axis = rest.pop(0)
-        for key, bins in deciles.items():
-            points = [(50 * (b["from"] + b["to"]), b["chrf"]) for b in bins if b["chrf"] is not None]
-            if points:
-                axis.plot(*zip(*points, strict=True), **styles[key], label=_name(key, styles))
-                band(axis, [(50 * (b["from"] + b["to"]), b.get("chrf_interval")) for b in bins], styles[key])
+        _by_place(axis, deciles, styles, ("chrf", "chrf_interval"), 50)
         floor_at_zero(axis)
-        label(
-            axis,
-            f"quality against position ({longest}{_documents(deciles)})",
-            "position in the document, %",
-            "chrF++, aligned segments",
-        )
+        what = f"quality against position ({longest}{_documents(deciles)})"
+        label(axis, what, "position in the document, %", "chrF++, aligned segments")
     legend_below(figure, columns=3)
     return figure
 
 
-def _documents(curves: Mapping[Any, Sequence[Mapping[str, Any]]]) -> str:
+Key = tuple[str, str]
+Curves = Mapping[Key, Sequence[Mapping[str, Any]]]
+
+
+def _by_place(axis: Axes, curves: Curves, styles: Mapping[Key, Any], names: tuple[str, str], half: float) -> set[float]:
+    """Draw a value and its interval at the middle of each place; returns the middles."""
+    middles = set()
+    for key, bins in curves.items():
+        value, interval = names
+        points = [(half * (b["from"] + b["to"]), b) for b in bins if b[value] is not None and b.get("tokens", 1)]
+        if points:
+            x = [place for place, _ in points]
+            axis.plot(x, [b[value] for _, b in points], **styles[key], label=_name(key, styles))
+            band(axis, [(place, b.get(interval)) for place, b in points], styles[key])
+            middles |= {*x}
+    return middles
+
+
+def _documents(curves: Curves) -> str:
     """From how many documents the places of curves are, the fewest and the most; "" if their results do not say."""
     counts = {place["documents"] for places in curves.values() for place in places if place.get("documents")}
     return f", {'-'.join(map(str, dict.fromkeys((min(counts), max(counts)))))} documents" if counts else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +12,7 @@ import yaml
 
 from scaleformer.evaluation.corpus import result_label
 
-Key = tuple[str, str]  # pattern of a name, sha256 of a test corpus
+_NAMES = ("name", "called")  # of a corpus for its own model, "", and for all
 
 
 def run_names(folders: Sequence[Path]) -> list[str]:
@@ -47,41 +46,20 @@ def _overrides(job: Path) -> list[str]:
 
 
 def corpus_names(runs: Sequence[Mapping[str, Mapping[str, Any]]]) -> list[dict[str, str]]:
-    """For each run, a name for each of its results: one for all results on the same documents, whether they are the
-    run's own (bleu-test) or not (bleu-CORPUS-test), and different ones for different documents.
-
-    runs  the results of each run by their own names, which stay where they say enough
-    """
-    keys = [{name: _key(name, result) for name, result in run.items()} for run in runs]
-    own: dict[Key, list[str]] = {}
-    labels: dict[Key, str] = {}
-    for run, of_run in zip(runs, keys, strict=True):
-        for name, key in of_run.items():
-            own.setdefault(key, []).append(name)
-            corpus = run[name].get("corpus") or {}
-            label = result_label(str(corpus.get("called") or corpus.get("name") or ""), str(corpus.get("split")))
-            labels[key] = max(labels.get(key, ""), label, key=len)
-    taken = Counter(name for found in own.values() for name in set(found))
-    chosen = {
-        key: found[0] if taken[found[0]] == len(set(found)) == 1 else key[0].replace("*", labels[key], 1)
-        for key, found in own.items()
-    }
-    numbers: Counter[str] = Counter()
-    for key, name in chosen.items():
-        numbers[name] += 1
-        chosen[key] = name if numbers[name] == 1 else f"{name}-{numbers[name]}"
-    once = [Counter(of_run.values()) for of_run in keys]
-    return [
-        {name: chosen[key] if count[key] == 1 else name for name, key in of_run.items()}
-        for of_run, count in zip(keys, once, strict=True)
-    ]
-
-
-def _key(name: str, result: Mapping[str, Any]) -> Key:
-    """The name with a * in place of the corpus and split, and which documents these are; ("NAME", "") if unknown."""
-    corpus = result.get("corpus")
-    if not isinstance(corpus, Mapping) or not corpus.get("sha256"):
-        return name, ""
-    label = result_label(str(corpus.get("name") or ""), str(corpus.get("split")))
-    head, _, tail = name.partition(f"-{label}")
-    return f"{head}-*{tail}", str(corpus["sha256"])
+    """For each run, a name for each of its results, from their own names: with the name of the corpus, whether it is
+    the run's own (bleu-test) or not (bleu-CORPUS-test), so that results on the same documents have the same name."""
+    labels: dict[str, str] = {}
+    found = []
+    for run in runs:
+        names = {}
+        for name, result in run.items():
+            corpus = result.get("corpus") or {}
+            own, called = (result_label(str(corpus.get(key) or ""), str(corpus.get("split"))) for key in _NAMES)
+            if sha256 := corpus.get("sha256"):
+                label = labels.get(sha256) or (called if called not in labels.values() else f"{called}-{len(labels)}")
+                labels[sha256] = label
+                head, _, tail = name.partition(f"-{own}")
+                names[name] = f"{head}-{label}{tail}"
+        alone = len(runs) == 1 or len({*names.values()}) < len(names)  # nothing to compare, or the same documents twice
+        found.append({name: name if alone else names.get(name, name) for name in run})
+    return found

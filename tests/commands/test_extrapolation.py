@@ -180,7 +180,7 @@ def test_what_is_wrong_is_one_line(run, evaluate, name):
 
 def test_several_systems_need_names_and_a_folder(run, evaluate, tmp_path):
     code, _, err = evaluate(f"checkpoint=[{run},{run}]")
-    assert (code, err) == (1, "error: names=['run', 'run']: two systems have the same name: set names=[...]\n")
+    assert (code, err) == (1, f"error: {run}: given 2 times: give each run once\n")
     code, _, err = evaluate(f"checkpoint=[{run},{run}]", "names=[a,b]")
     assert (code, err) == (1, "error: several systems: set output=DIR for their results\n")
 

@@ -50,17 +50,18 @@ def corpus(sha: str, called: str, name: str = "", split: str = "test") -> dict[s
 
 def test_results_on_the_same_documents_have_one_name() -> None:
     of_x = {"bleu-test": corpus("1", "x"), "bleu-y-test": corpus("2", "y", "y"), "extrapolation": corpus("1", "x")}
-    of_y = {"bleu-test": corpus("2", "y"), "extrapolation-x-test": corpus("1", "x", "x"), "comet-test": {}}
+    of_y = {"bleu-test": corpus("2", "y"), "extrapolation-x-test": corpus("1", "other", "x"), "comet-test": {}}
     assert corpus_names([of_x, of_y]) == [
         {"bleu-test": "bleu-x-test", "bleu-y-test": "bleu-y-test", "extrapolation": "extrapolation-x-test"},
         {"bleu-test": "bleu-y-test", "extrapolation-x-test": "extrapolation-x-test", "comet-test": "comet-test"},
     ]
     assert corpus_names([of_x]) == [{name: name for name in of_x}]
-    assert corpus_names([of_x, of_x]) == [{name: name for name in of_x}] * 2
     part = {"bleu-test-first-5": corpus("1", "x")}  # other documents than all
-    assert corpus_names([of_x, part])[1] == {"bleu-test-first-5": "bleu-test-first-5"}
+    assert corpus_names([of_x, part])[1] == {"bleu-test-first-5": "bleu-x-test-first-5"}
+    twice = {"bleu-test": corpus("1", "x"), "bleu-x-test": corpus("1", "x", "x")}
+    assert corpus_names([of_x, twice])[1] == {name: name for name in twice}
     older = [{"bleu-test": {"corpus": {"name": "", "split": "test", "sha256": sha}}} for sha in "12"]
-    assert corpus_names(older) == [{"bleu-test": "bleu-test"}, {"bleu-test": "bleu-test-2"}]
+    assert corpus_names(older) == [{"bleu-test": "bleu-test"}, {"bleu-test": "bleu-test-1"}]
 
 
 def test_models_of_different_corpora_meet_in_one_figure(tmp_path: Path) -> None:
