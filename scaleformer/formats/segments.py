@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, groupby, islice
+from itertools import groupby, islice
 from typing import Any, Literal
 
-from scaleformer.system.errors import DataError
 from scaleformer.text.icu import inner_messages
+from scaleformer.text.sentences import sentence_ends
 from scaleformer.text.spans import Style, find_spans, mask
 from scaleformer.vocabulary import PLACEHOLDERS
 
@@ -20,14 +20,12 @@ Kept = tuple[str | None, ...]
 MARK = "\ufffc"  # stands for a span in the text of a block
 _MARKS = re.compile(f"{MARK}+")
 _PLACEHOLDER = re.compile("|".join(PLACEHOLDERS))
-_APOSTROPHE = re.compile(r"(?<=\w)'(?=\w)")
 _TAG = re.compile(r"<(/?)([A-Za-z\d][\w:.-]*)[^<>]*?(/?)>")
 _TWICE = ("*", "_", "**", "__", "***")  # marks that begin and end the same way
 #: Why a message cannot be translated (`BlockBuilder.messages`).
 CHOICES = "units with a plural or select inside a sentence"
 _SOFT_HYPHEN = "\u00ad"
 _SPACES = " \t\n\r\f\v"
-_WINDOW = 2000  # characters to find sentences in
 
 
 @dataclass(frozen=True)
@@ -268,31 +266,13 @@ def _sentence_ends(text: str, spans: dict[int, Span], language: str) -> list[int
     ]
     seen_places = set(seen)
     ends = []
-    # sentencex takes text between two apostrophes for a quotation; no sentence ends within ![an image
-    prose = _APOSTROPHE.sub("\u2019", "".join(text[i] for i in seen)).replace("![", "[[")
-    for end in _prose_ends(prose, language):
+    prose = "".join(text[i] for i in seen).replace("![", "[[")  # no sentence ends within ![an image
+    for end in sentence_ends(prose, language):
         place = seen[end - 1] + 1
         while place in spans and place not in seen_places and not spans[place].opens:
             place += 1
         ends.append(place)
     return [*ends[:-1], len(text)]
-
-
-def _prose_ends(prose: str, language: str) -> Iterator[int]:
-    """Where sentences end, by sentencex. Its time grows with the cube of a paragraph, so it reads long ones in windows;
-    what it says of the end of a window is not believed, but read again from the last sentence or the middle on."""
-    try:
-        import sentencex
-    except ImportError:
-        message = "split=sentence needs sentencex: pip install 'scaleformer[documents]' (or split=paragraph)"
-        raise DataError(message) from None
-    start = 0
-    while len(prose) - start > _WINDOW:
-        found = list(accumulate(map(len, sentencex.segment(language, prose[start : start + _WINDOW]))))[:-1]
-        yield from (start + end for end in found)
-        middle = prose.find(" ", start + _WINDOW // 2, start + _WINDOW) + 1 or start + _WINDOW // 2
-        start = max(middle, start + found[-1]) if found else middle
-    yield from (start + end for end in accumulate(map(len, sentencex.segment(language, prose[start:]))))
 
 
 def _within_placeholders(text: str, start: int, end: int) -> int:
