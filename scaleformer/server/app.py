@@ -94,7 +94,7 @@ async def translate_stream(request: Request, body: TranslateRequest) -> Streamin
     is being decoded), `document` as in `/translate`, `end` with the timing; `error` ends the stream.
     """
     opened = await _service(request).open(request, body.documents, body.options)
-    return _stream(opened, _documents(opened))
+    return _stream(opened, _events(opened))
 
 
 @router.post("/translate/file", responses={**ERRORS, 200: {"content": {"application/octet-stream": {}}}})
@@ -121,7 +121,7 @@ async def translate_file(
         raise HTTPException(422, "options.align: a file has no room for it: ask with report=stream")
     opened = await _service(request).open_file(request, await file.read(), name, chosen, given)
     if report == "stream":
-        return _stream(opened, _file_events(opened, name))
+        return _stream(opened, _events(opened, name))
     found, content = await opened.file(name, [done.translation for done in await opened.wait(request)])
     if report == "json":
         return JSONResponse(answer_of(FileAnswer(report=found, content=content)))
@@ -203,32 +203,24 @@ async def _progress(opened: Opened) -> AsyncGenerator[str | Done, None]:
                 yield event or ": still here\n\n"
 
 
-async def _documents(opened: Opened) -> AsyncGenerator[str, None]:
-    async with aclosing(_progress(opened)) as events:
-        async for event in events:
-            if isinstance(event, Done):
-                answer = answer_of(await opened.answer(event))
-                yield _event("document", {"document": event.document, **answer})
-            else:
-                yield event
-    yield _event("end", {"timing": answer_of(opened.timing())})
-
-
-async def _file_events(opened: Opened, name: str) -> AsyncGenerator[str, None]:
+async def _events(opened: Opened, name: str | None = None) -> AsyncGenerator[str, None]:
+    """The events of a request; name: that of its file, which comes at the end."""
     found: dict[int, Translation] = {}
     async with aclosing(_progress(opened)) as events:
         async for event in events:
-            if isinstance(event, Done):
-                found[event.document] = event.translation
-                translation = event.translation
-                document: dict[str, Any] = {"target": list(translation.segments), "cut": list(translation.cut)}
-                if event.alignments is not None:
-                    document["alignments"] = in_pharaoh(event)
-                yield _event("document", {"document": event.document, **document})
-            else:
+            if isinstance(event, str):
                 yield event
-    report, content = await opened.file(name, [found[number] for number in range(len(opened.sources))])
-    yield _event("file", answer_of(FileAnswer(report=report, content=content)))
+                continue
+            found[event.document] = translation = event.translation
+            if name is None:
+                answer = answer_of(await opened.answer(event))
+            else:
+                answer = {"target": list(translation.segments), "cut": list(translation.cut)}
+                answer |= {} if event.alignments is None else {"alignments": in_pharaoh(event)}
+            yield _event("document", {"document": event.document, **answer})
+    if name is not None:
+        report, content = await opened.file(name, [found[number] for number in range(len(opened.sources))])
+        yield _event("file", answer_of(FileAnswer(report=report, content=content)))
     yield _event("end", {"timing": answer_of(opened.timing())})
 
 
