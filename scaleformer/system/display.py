@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, TextIO
 
+_PLURAL = re.compile(r"(?<=[a-z])s\b")
+
 
 def counted(number: int, noun: str) -> str:
     """ "1 segment", "1,200 segments"."""
     return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def counted_as(number: int, what: str) -> str:
+    """What was counted, said in the plural, with its number: "1 segment left", "2 segments left"."""
+    return f"{number:,} {what if number != 1 else _PLURAL.sub('', what, count=1)}"
 
 
 class Display:

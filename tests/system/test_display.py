@@ -12,7 +12,7 @@ import pytest
 import rich.console  # noqa: F401 (SHOW uses it)
 
 from scaleformer.system import display
-from scaleformer.system.display import Display, displayed, result_stream
+from scaleformer.system.display import Display, counted_as, displayed, result_stream
 from scaleformer.system.errors import one_line_errors
 from scaleformer.translation.files.lines import translation_writer
 
@@ -96,3 +96,9 @@ def test_a_result_for_a_closed_stdout_is_refused_before_the_work(monkeypatch) ->
         print("shown nowhere")
         with pytest.raises(ValueError, match="stdout is closed, but the result goes there: name an output file"):
             result_stream()
+
+
+def test_one_thing_is_said_in_the_singular():
+    assert counted_as(1, "segments left as they are") == "1 segment left as they are"
+    assert counted_as(1, "fuzzy units") == "1 fuzzy unit"
+    assert counted_as(1200, "cues without words") == "1,200 cues without words"

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from scaleformer.formats.folders import report_others
+from scaleformer.system.display import counted_as
 from scaleformer.system.errors import DataError
 from scaleformer.system.files import replaced
 from scaleformer.translation.files.documents import Opened, Split, choose_file_decoding, choose_splitting, open_file
@@ -84,4 +85,4 @@ def _translate(plan: FilePlan, setup: Setup, files: Sequence[tuple[Opened, Path,
                 notes[reason][source] += count
     for reason, where in notes.items():
         names = ", ".join(f"{path} ({count})" for path, count in where.most_common(5))
-        log.warning("%d %s: %s%s", where.total(), reason, names, " ..." if len(where) > 5 else "")
+        log.warning("%s: %s%s", counted_as(where.total(), reason), names, " ..." if len(where) > 5 else "")
