@@ -23,6 +23,7 @@ COMMANDS = {
     "evaluate": "Translate and score: d-BLEU, s-BLEU, chrF++, TER",
     "extrapolation": "Loss, BLEU, time and memory beyond the trained length",
     "context": "Score what only earlier segments decide: pronouns, terms",
+    "choices": "Score words that other sentences decide: tú, vosotros",
     "boundaries": "Measure the cost of missing segment boundaries",
     "consistency": "Score consistent translation of names and terms",
     "terms": "Measure whether requested terms are used",

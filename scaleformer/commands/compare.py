@@ -19,9 +19,10 @@ from scaleformer.evaluation.saved_translations import (
     result_of,
     same_documents,
     stem,
+    translations_of,
 )
 from scaleformer.evaluation.significance import compare_systems, comparison_table
-from scaleformer.report.names import run_names
+from scaleformer.report.names import system_names
 from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import Positive, listed
@@ -44,10 +45,10 @@ class Options:
 
 def main(options: Options, given: Sequence[str]) -> None:
     check_file("output", options.output)
-    files = [_file(Path(str(run)), options.split) for run in listed(options.runs)]
+    files = [translations_of(str(run), options.split) for run in listed(options.runs)]
     if len(files) < 2:
         raise ValueError(f"{len(files)} runs to compare: wanted at least 2, runs=[RUN,RUN]")
-    names = _names(files)
+    names = system_names(files)
     systems = {name: read_translations(file) for name, file in zip(names, files, strict=True)}
     same_documents(systems)
     lines = {name: lines_of(documents, options.level) for name, documents in systems.items()}
@@ -72,21 +73,3 @@ def main(options: Options, given: Sequence[str]) -> None:
         for signature in signatures.values():
             print(f"{metric}: {signature}")
     print(f"written to {path}")
-
-
-def _file(path: Path, split: str) -> Path:
-    """The translations of a run directory or file name."""
-    file = path / "results" / f"bleu-{split}.jsonl" if path.is_dir() else path
-    if not path.exists():
-        raise ValueError(f"{path}: no such run directory or file of translations")
-    if not file.is_file():
-        raise ValueError(f"{path}: no translations ({file} is missing): run `scaleformer evaluate checkpoint={path}`")
-    return file
-
-
-def _names(files: list[Path]) -> list[str]:
-    """What tells the runs or files apart (`run_names`)."""
-    paths = [file.resolve().with_suffix("") for file in files]
-    if all(path.parent.name == "results" and path.name.startswith("bleu-") for path in paths):
-        paths = [path.parents[1] for path in paths]
-    return run_names(paths)

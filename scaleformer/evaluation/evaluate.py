@@ -13,12 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from scaleformer.checkpoints.run_config import test_split
-from scaleformer.evaluation.alignment import by_bead
 from scaleformer.evaluation.corpus import result_label
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.positions import quality_by_position
 from scaleformer.evaluation.samples import format_samples
-from scaleformer.evaluation.saved_translations import TranslatedDocument
+from scaleformer.evaluation.saved_translations import translated
 from scaleformer.evaluation.scores import BleuReport, MetricScore, bleu_report
 from scaleformer.evaluation.suspicions import LOW, suspicions
 from scaleformer.evaluation.translation_run import Evaluation, write_evaluation
@@ -70,12 +69,8 @@ def evaluate_translator(
     begun, start = kept.exists(), time.perf_counter()
     with resumable_translations(translator, request, kept, counted(len(documents), "document")) as translations:
         seconds = None if begun else time.perf_counter() - start
-        pairs = [by_bead(d, t.segments) for d, t in zip(documents, translations, strict=True)]
-        translated = [
-            TranslatedDocument(d.id, d.source, d.target, hypothesis, t.finished, t.cut)
-            for (d, hypothesis), t in zip(pairs, translations, strict=True)
-        ]
-        evaluation = Evaluation(translated, bleu_report(translated, chosen, ter=ter), request, seconds)
+        found = translated(documents, translations)
+        evaluation = Evaluation(found, bleu_report(found, chosen, ter=ter), request, seconds)
         extra = {"split": split, "partial": partial, "metrics": asdict(chosen), **(conditions or {})}
         extra["positions"] = quality_by_position(evaluation.documents, chosen)
         path = write_evaluation(folder, name, evaluation, translator, extra)

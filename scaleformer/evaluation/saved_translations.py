@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scaleformer.evaluation.alignment import align_segments
+from scaleformer.evaluation.alignment import align_segments, by_bead
 from scaleformer.formats.lines import read_lines
 from scaleformer.system.errors import DataError
 from scaleformer.system.files import atomic_writer
-from scaleformer.text.documents import Level, one_line
+from scaleformer.text.documents import Document, Level, one_line
+from scaleformer.translation.translations import Translation
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,15 @@ def save_translations(path: str | Path, documents: Iterable[TranslatedDocument])
         file.writelines(json.dumps(asdict(document), ensure_ascii=False) + "\n" for document in documents)
 
 
+def translated(documents: Sequence[Document], translations: Sequence[Translation]) -> list[TranslatedDocument]:
+    """Documents with their translations, beads as segments where segments do not match one to one."""
+    pairs = [by_bead(d, t.segments) for d, t in zip(documents, translations, strict=True)]
+    return [
+        TranslatedDocument(d.id, d.source, d.target, hypothesis, t.finished, t.cut)
+        for (d, hypothesis), t in zip(pairs, translations, strict=True)
+    ]
+
+
 def read_translations(path: str | Path) -> list[TranslatedDocument]:
     """Read the texts of `save_translations`. Raises DataError with file and line."""
     found = []
@@ -59,6 +69,17 @@ def read_translations(path: str | Path) -> list[TranslatedDocument]:
     if not found:
         raise DataError(f"{path}: no translations")
     return found
+
+
+def translations_of(path: str | Path, split: str) -> Path:
+    """The file of translations of a run directory, or a file itself. Raises ValueError where there is none."""
+    path = Path(path)
+    file = path / "results" / f"bleu-{split}.jsonl" if path.is_dir() else path
+    if not path.exists():
+        raise ValueError(f"{path}: no such run directory or file of translations")
+    if not file.is_file():
+        raise ValueError(f"{path}: no translations ({file} is missing): run `scaleformer evaluate checkpoint={path}`")
+    return file
 
 
 def stem(path: str | Path) -> str:

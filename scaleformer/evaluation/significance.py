@@ -7,13 +7,16 @@ which (all and none) give the observed difference, so that no p-value of randomi
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 from rich.text import Text
+from sacrebleu.metrics.base import Score, Signature
 from sacrebleu.significance import PairedTest
 
 from scaleformer.evaluation.metrics import Metrics
@@ -59,18 +62,44 @@ class SystemComparison:
     signatures: dict[str, dict[str, str]]
 
 
+class Accuracy:
+    """A metric for `compare_systems`: percent of right cases. Lines are documents, each the numbers of right and of all
+    its cases; references are not read."""
+
+    def _extract_corpus_statistics(self, lines: Sequence[tuple[int, int]], references: Any) -> list[tuple[int, int]]:
+        return list(lines)
+
+    def _compute_score_from_stats(self, counts: Any) -> Score:
+        return Score("accuracy", 100 * float(counts[0]) / float(counts[1]))
+
+    def _aggregate_and_compute(self, counts: Any) -> Score:
+        return self._compute_score_from_stats(np.sum(counts, axis=0))
+
+    def get_signature(self) -> Signature:
+        """What the tests add seeds and numbers of trials to."""
+        return Signature({"num_refs": 1})
+
+
+def wilson(share: float, count: int) -> tuple[float, float]:
+    """The 95% interval of a share of `count` [Wilson 1927]."""
+    z, n = 1.959964, count
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    return middle - half, middle + half
+
+
 def compare_systems(
-    hypotheses: Mapping[str, Sequence[str]],
+    hypotheses: Mapping[str, Sequence[Any]],
     references: Sequence[str],
-    metrics: Metrics | None = None,
+    metrics: Metrics | Accuracy | None = None,
     *,
     bootstrap_samples: int = 1000,
     randomization_trials: int = 10_000,
 ) -> SystemComparison:
-    """BLEU and chrF++ of each system, and whether they differ significantly from the first system's.
+    """BLEU and chrF++ of each system, or its accuracy, and whether they differ significantly from the first system's.
 
     hypotheses  name of a system -> its lines, as many as `references`; the others are tested against the first
-    metrics     how texts are compared
+    metrics     how texts are compared; `Accuracy` for lines of counts
     Seeded by sacrebleu's SACREBLEU_SEED (12345 if not set): every call gives the same numbers.
     Raises ValueError for fewer than two systems, differing line counts, empty references, and no samples or trials.
     """
@@ -88,13 +117,16 @@ def compare_systems(
     for name, lines in hypotheses.items():
         if len(lines) != len(references):
             raise ValueError(f"system {name!r} has {len(lines)} lines, but there are {len(references)} references")
-    chosen.check(references)
-    systems: list[tuple[str, Sequence[str]]] = [(name, list(lines)) for name, lines in hypotheses.items()]
+    if isinstance(chosen, Metrics):
+        chosen.check(references)
+    systems: list[tuple[str, Sequence[Any]]] = [(name, list(lines)) for name, lines in hypotheses.items()]
     found: dict[str, dict[str, Any]] = {}
-    signatures: dict[str, dict[str, str]] = {"BLEU": {}, "chrF++": {}}
+    names = ("accuracy",) if isinstance(chosen, Accuracy) else ("BLEU", "chrF++")
+    signatures: dict[str, dict[str, str]] = {name: {} for name in names}
     for test, kind, samples in (("bootstrap", "bs", bootstrap_samples), ("randomization", "ar", randomization_trials)):
-        both = {"BLEU": chosen.bleu(), "chrF++": chosen.chrf()}
-        signed, scores = PairedTest(systems, both, [list(references)], kind, samples)()
+        made = (chosen,) if isinstance(chosen, Accuracy) else (chosen.bleu(), chosen.chrf())
+        by_name: dict[str, Any] = dict(zip(names, made, strict=True))
+        signed, scores = PairedTest(systems, by_name, [list(references)], kind, samples)()
         found[test] = scores
         for (metric, texts), signature in zip(signatures.items(), signed.values(), strict=True):
             texts[test] = str(signature)

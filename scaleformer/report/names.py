@@ -37,6 +37,14 @@ def run_names(folders: Sequence[Path]) -> list[str]:
     return found
 
 
+def system_names(systems: Sequence[str | Path]) -> list[str]:
+    """`run_names` of runs, checkpoints and files of translations; files in results/ of runs have the names of these."""
+    paths = [path.with_suffix("") if path.is_file() else path for path in map(Path, systems)]
+    if all(path.parent.name == "results" and path.name.startswith("bleu-") for path in paths):
+        paths = [path.resolve().parents[1] for path in paths]
+    return run_names(paths)
+
+
 def _overrides(job: Path) -> list[str]:
     """What the command said of a job of a sweep; [] without Hydra's record of it."""
     with suppress(OSError, yaml.YAMLError):

@@ -7,16 +7,16 @@ the segment has the words by which the right one differs from the wrong ones, an
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from scaleformer.decoding.config import DecodingConfig, Mode
 from scaleformer.evaluation.alignment import align_segments
 from scaleformer.evaluation.log_probabilities import score_documents
+from scaleformer.evaluation.significance import wilson
 from scaleformer.system.bars import Progress
 from scaleformer.system.schema import check_type
 from scaleformer.text.words import bare_words
@@ -24,6 +24,7 @@ from scaleformer.translation.request import Listener, Request
 from scaleformer.translation.translator import Translator
 
 Verdict = Literal["right", "wrong", "unclear"]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -88,11 +89,8 @@ class ContextScore:
     unclear: float | None
 
     def interval(self, share: float) -> tuple[float, float]:
-        """The 95% interval of a share of `count` [Wilson 1927]."""
-        z, n = 1.959964, self.count
-        middle = (share + z * z / (2 * n)) / (1 + z * z / n)
-        half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-        return middle - half, middle + half
+        """The 95% interval of a share of `count`."""
+        return wilson(share, self.count)
 
 
 @dataclass(frozen=True)
@@ -182,14 +180,36 @@ def judge(hypothesis: str, right: str, wrong: Sequence[str]) -> Verdict:
     return "right" if has_right else "wrong"
 
 
-def distance_range(distance: int | None) -> str:
-    """The row of a distance: the distance itself up to 8, then 9-16, 17-32 and so on; "?" for None."""
+def distance_range(distance: int | None, unknown: str = "?") -> str:
+    """The row of a distance: the distance itself up to 8, then 9-16, 17-32 and so on; `unknown` for None."""
     if distance is None:
-        return "?"
+        return unknown
     if distance <= 8:
         return str(distance)
     top = 1 << (distance - 1).bit_length()
     return f"{top // 2 + 1}-{top}"
+
+
+def grouped(
+    members: Sequence[T], place: Callable[[T], tuple[str, int | None]], unknown: str = "?"
+) -> Iterator[tuple[str, str, list[T]]]:
+    """Kind, distance and members of each group: of all kinds ("all"), then of each if there are several; of these at
+    all distances ("all"), then at each, as `distance_range` has it.
+
+    place    kind and distance of a member
+    unknown  the distance None
+    """
+    kinds = sorted({place(member)[0] for member in members})
+    groups = {"all": list(members)}
+    if len(kinds) > 1:
+        groups |= {kind or "other": [m for m in members if place(m)[0] == kind] for kind in kinds}
+    for name, own in groups.items():
+        yield name, "all", own
+        by_range: dict[str, list[T]] = {}
+        for member in sorted(own, key=lambda m: (place(m)[1] is None, place(m)[1] or 0)):
+            by_range.setdefault(distance_range(place(member)[1], unknown), []).append(member)
+        for distance, some in by_range.items():
+            yield name, distance, some
 
 
 def _check(document: ContextDocument) -> None:
@@ -263,18 +283,8 @@ def _words(text: str) -> Counter[str]:
 
 
 def _summaries(outcomes: Sequence[Outcome]) -> tuple[ContextScore, ...]:
-    kinds = sorted({o.phenomenon.kind for o in outcomes})
-    groups = {"all": list(outcomes)}
-    if len(kinds) > 1:
-        groups |= {kind or "other": [o for o in outcomes if o.phenomenon.kind == kind] for kind in kinds}
-    scores = []
-    for name, members in groups.items():
-        scores.append(_summary(name, "all", members))
-        by_range: dict[str, list[Outcome]] = {}
-        for outcome in sorted(members, key=lambda o: (o.phenomenon.distance is None, o.phenomenon.distance or 0)):
-            by_range.setdefault(distance_range(outcome.phenomenon.distance), []).append(outcome)
-        scores += [_summary(name, distance, group) for distance, group in by_range.items()]
-    return tuple(scores)
+    groups = grouped(outcomes, lambda outcome: (outcome.phenomenon.kind, outcome.phenomenon.distance))
+    return tuple(_summary(*group) for group in groups)
 
 
 def _summary(kind: str, distance: str, outcomes: Sequence[Outcome]) -> ContextScore:
