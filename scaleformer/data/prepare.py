@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import logging
 import os
 import shutil
 import tempfile
@@ -32,6 +33,8 @@ from scaleformer.formats.text_pairs import read_text_pair
 from scaleformer.system.errors import DataError
 from scaleformer.system.files import atomic_writer
 from scaleformer.text.documents import Document, from_parts
+
+log = logging.getLogger(__name__)
 
 SPLITS = ("train", "valid", "test")
 # why a whole corpus may be one document, by the format or the boundaries of text
@@ -136,7 +139,12 @@ def _write(
         raise DataError(f"{where}: {error}: {reason} (valid=0 test=0 uses all for training)") from None
     files: dict[str, IO[str]] = {}
     with ExitStack() as stack:
-        for split, document in zip(splits, _cleaned(_read(config, report, raw), config, report), strict=True):
+        left_out = stack.enter_context(open(folder / "left_out.jsonl", "w", encoding="utf-8"))
+        for match in raw.matches if raw is not None else ():
+            if match.fate != "kept":
+                _name(left_out, match.document, match.fate, match.source, match.target)
+        documents = _cleaned(_read(config, report, raw), config, report, left_out)
+        for split, document in zip(splits, documents, strict=True):
             if split not in files:
                 # No timestamp, so that the same documents give the same bytes.
                 packed = stack.enter_context(gzip.GzipFile(folder / f"{split}.jsonl.gz", "wb", mtime=0))
@@ -198,21 +206,45 @@ def _read(config: PrepareConfig, report: PrepareReport, raw: RawCorpus | None) -
     return read_text_pair(config.input, config.target, config.boundaries, config.ids)
 
 
-def _cleaned(documents: Iterable[Document], config: PrepareConfig, report: PrepareReport) -> Iterator[Document]:
+def _name(file: IO[str] | None, document: str, reason: str, source: str, target: str) -> None:
+    """Write a line for a segment that is left out."""
+    if file is not None:
+        named = {"document": document, "reason": reason, "source": source, "target": target}
+        file.write(json.dumps(named, ensure_ascii=False) + "\n")
+
+
+def _cleaned(
+    documents: Iterable[Document], config: PrepareConfig, report: PrepareReport, left_out: IO[str] | None = None
+) -> Iterator[Document]:
+    """The documents without the segments that are left out, counted, and written to a file if there is one."""
+    identical = total = 0
     for document in documents:
         pairs = []
         for source, target in document.parts():
             # beads with an empty side are kept on purpose
-            reason = _fault(" ".join(source), " ".join(target), config) if source and target else None
+            texts = " ".join(source), " ".join(target)
+            reason = _fault(*texts, config) if source and target else None
+            total += 1
+            identical += texts[0] == texts[1]
             if reason:
                 report.dropped_segments[reason] += 1
+                _name(left_out, document.id, reason, *texts)
             else:
                 pairs.append((source, target))
         if len(pairs) < config.min_segments:
             report.dropped_documents[f"fewer than {config.min_segments} segments"] += 1
             report.dropped_segments["of documents left out"] += len(pairs)
+            for source, target in pairs:
+                _name(left_out, document.id, "of documents left out", " ".join(source), " ".join(target))
         else:
             yield from_parts(document.id, pairs)
+    if left_out is not None and identical > total / 2 and not config.drop_identical:
+        log.warning(
+            "%d of %d segments are the same in source and target: is the target translated? drop_identical=true leaves "
+            "them out",
+            identical,
+            total,
+        )
 
 
 def _fault(source: str, target: str, config: PrepareConfig) -> str:

@@ -12,6 +12,7 @@ from scaleformer.formats.recognition import BITEXTS
 from scaleformer.formats.segments import Grain
 from scaleformer.formats.suites import SUITES
 from scaleformer.system.schema import Natural, OneOf, Positive, Range, Share, check_fields, check_type, shown
+from scaleformer.text.languages import check_code
 
 CORPORA = ("jsonl", "text", *BITEXTS, "raw", "hub", "sacrebleu", "translations")
 FORMATS = (*CORPORA, *SUITES)
@@ -98,6 +99,9 @@ class PrepareConfig:
         for name in ("source_language", "target_language"):
             if not getattr(self, name):
                 raise ValueError(f"format=raw needs {name}=, such as en")
+            check_code(name, getattr(self, name))
+        if self.source_language == self.target_language:
+            raise ValueError(f"source_language and target_language are both {self.source_language}: give two")
         check_type("split", self.split, Grain | None)
         if (self.aligner == "translation") != (self.checkpoint is not None):
             raise ValueError("aligner=translation and checkpoint=RUN belong together: give both or neither")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn, track
 from rich.progress import Progress as Bar
 from rich.table import Column
 
 #: Called with the share of the work that is done, and the number of tokens so far.
 Progress = Callable[[float, int], None]
+T = TypeVar("T")
 LINE_SECONDS = 60.0  # between the log lines that replace a bar if stderr is not a terminal
 
 
@@ -42,6 +44,17 @@ def translation_bar(description: str) -> Iterator[Progress]:
                 bar.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
         yield progress
+
+
+def counted(items: Sequence[T], description: str) -> Iterator[T]:
+    """The items, with a progress bar on stderr, or one line a minute if that is not a terminal."""
+    console = Console(stderr=True)
+    shown = time.monotonic()
+    for number, item in enumerate(track(items, description, console=console, transient=True)):
+        if not console.is_terminal and time.monotonic() - shown >= LINE_SECONDS:
+            shown = time.monotonic()
+            console.print(f"{description}: {number:,} of {len(items):,}", highlight=False, soft_wrap=True)
+        yield item
 
 
 @contextmanager

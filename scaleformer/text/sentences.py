@@ -13,6 +13,7 @@ from itertools import accumulate
 import regex
 
 from scaleformer.system.errors import DataError
+from scaleformer.text.languages import base_language
 
 _WINDOW = 2000  # characters to find sentences in
 _CAPITAL = r"(?=\s+[¿¡«“„\"(\[]*\p{Lu})"
@@ -76,7 +77,7 @@ def sentence_ends(prose: str, language: str) -> Iterator[int]:
 
     language: a code such as "en" or "pt-BR". Raises DataError if sentencex is not installed.
     """
-    language = language.replace("_", "-").split("-")[0].lower()
+    language = base_language(language)
     legible = _legible(prose, language)
     start = 0
     for end in _ends_in_windows(legible, language):

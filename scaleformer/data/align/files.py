@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import unicodedata
 from collections import Counter
@@ -14,6 +15,8 @@ from scaleformer.formats.recognition import FORMATS, recognise, refusal
 from scaleformer.formats.segments import Block, Segment
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown
+
+log = logging.getLogger(__name__)
 
 NAMES = tuple(name for name, format in FORMATS.items() if format.prose and not format.rows)
 ENDINGS = tuple(ending for name in NAMES for ending in FORMATS[name].endings)
@@ -33,8 +36,10 @@ def pairs_of_folders(source: Path, target: Path, languages: tuple[str, str], lef
         raise DataError(
             f"{source} and {target}: no files have the same path (without suffix): list the pairs with input=FILE.tsv"
         )
-    if alone := len(set(sides[0]) ^ set(sides[1])):
-        left_out["files without a partner"] += alone
+    for side, other in (sides, sides[::-1]):
+        for name in sorted(set(side) - set(other)):
+            log.warning("%s: no partner in the other folder: left out", side[name])
+            left_out["files without a partner"] += 1
     return [(name, sides[0][name], sides[1][name]) for name in names]
 
 

@@ -9,14 +9,20 @@ from functools import cache
 
 from scaleformer.data.align.lexicon import words
 from scaleformer.system.errors import DataError
+from scaleformer.text.languages import base_language
+from scaleformer.text.spans import find_spans, mask
 
 FILTERS = ("script", "language", "repetition")
 FEWEST_LETTERS = 10  # to judge a text's script
 TELLING_LETTERS = 60  # to judge a text's language
+SURE_LETTERS = 200  # to believe in a language of neither side where the neighbours are of the right one
 SHARE = 0.1  # of the letters of a side; a script with this share is usual there
 MARGIN = 10.0  # nats by which another language has to be likelier
 FEWEST_WORDS = 12  # to judge repetition
 DISTINCT = 0.25  # share of distinct words below which a text is repetitive
+
+DOUBTFUL = "short, and of a third language"  # to be kept between beads that are kept, else "language"
+EXCHANGED = "of the other side's language"  # both texts are
 
 Check = Callable[[str, str], str]  # why a source and a target text are left out, "" if they are kept
 
@@ -30,20 +36,36 @@ def make_check(filters: Sequence[str], sides: Sequence[Iterable[str]], languages
     repetition  less than `DISTINCT` of at least `FEWEST_WORDS` words are distinct, on one side only
     Raises DataError if py3langid is needed but not installed.
     """
-    scripts = [_usual_scripts(texts) if "script" in filters else None for texts in sides]
-    tongues = [_language_check(language) if "language" in filters and language else None for language in languages]
+    scripts = [_usual_scripts(map(_prose, texts)) if "script" in filters else None for texts in sides]
+    codes = [base_language(language or "") for language in languages]
+    tell = _language_of() if "language" in filters and any(codes) else None
 
     def check(source: str, target: str) -> str:
-        for text, usual in zip((source, target), scripts, strict=True):
+        both = _prose(source), _prose(target)
+        for text, usual in zip(both, scripts, strict=True):
             if usual is not None and _foreign(text, usual):
                 return "script"
-        for text, is_other in zip((source, target), tongues, strict=True):
-            if is_other is not None and is_other(text):
+        if tell is not None:
+            others = [tell(text, code) for text, code in zip(both, codes, strict=True)]
+            if others == codes[::-1]:
+                return EXCHANGED
+            if any(other == code for other, code in zip(others, codes[::-1], strict=True) if code):
                 return "language"
-        repeats = [_repeats(text) for text in (source, target)]
+            if foreign := [text for text, other in zip(both, others, strict=True) if other]:
+                return "language" if any(_count_letters(text) >= SURE_LETTERS for text in foreign) else DOUBTFUL
+        repeats = [_repeats(text) for text in both]
         return "repetition" if "repetition" in filters and repeats[0] != repeats[1] else ""
 
     return check
+
+
+def _prose(text: str) -> str:
+    """The text without code, markup and links, which are of no language."""
+    return mask(text, ((place, " ") for place in find_spans(text)))
+
+
+def _count_letters(text: str) -> int:
+    return sum(map(str.isalpha, text))
 
 
 @cache
@@ -74,23 +96,25 @@ def _foreign(text: str, usual: set[str]) -> bool:
     return scripts.total() >= FEWEST_LETTERS and own < scripts.total() / 2
 
 
-def _language_check(language: str) -> Callable[[str], bool] | None:
+def _language_of() -> Callable[[str, str], str]:
+    """A function that says which language a text has, if it clearly is not the one named, else ""."""
     try:
         import py3langid
     except ImportError:
         message = "the language filter needs py3langid: pip install 'scaleformer[documents]' (or filters=[script])"
         raise DataError(message) from None
-    language = language.replace("_", "-").split("-")[0].lower()
-    if language not in dict(py3langid.rank("")):
-        return None
+    known = dict(py3langid.rank(""))
 
-    def is_other(text: str) -> bool:
-        if sum(map(str.isalpha, text)) < TELLING_LETTERS or py3langid.classify(text)[0] == language:
-            return False
+    def other(text: str, language: str) -> str:
+        if language not in known or _count_letters(text) < TELLING_LETTERS:
+            return ""
+        found = py3langid.classify(text)[0]
+        if found == language:
+            return ""
         ranking = dict(py3langid.rank(text))
-        return max(ranking.values()) - ranking[language] > MARGIN
+        return str(found) if max(ranking.values()) - ranking[language] > MARGIN else ""
 
-    return is_other
+    return other
 
 
 def _repeats(text: str) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 from scaleformer.data.align.beads import Bead, Knowledge, Side, align
 from scaleformer.data.align.lexicon import Vocabulary, learn, no_lexicon
 from scaleformer.formats.segments import KINDS
+from scaleformer.system.bars import counted
 
 LABELS = (*KINDS, "inside")  # the kind of block that a segment begins, or "inside" for none
 OPEN = (0.7, 0.3)  # share of a text that its translation does not account for: without a lexicon and with one
@@ -37,7 +38,7 @@ def align_corpus(documents: Sequence[tuple[Segments, Segments]], seed: int = 1) 
         open=OPEN[0],
         ratio=total[1] / total[0] if all(total) else 1.0,
     )
-    first = [align(source, target, knowledge) for source, target in sides]
+    first = [align(source, target, knowledge) for source, target in counted(sides, "Aligning, first pass")]
     found = [
         (np.concatenate(source.words[b.i : b.i + b.s]), np.concatenate(target.words[b.j : b.j + b.t]))
         for (source, target), beads in zip(sides, first, strict=True)
@@ -47,7 +48,7 @@ def align_corpus(documents: Sequence[tuple[Segments, Segments]], seed: int = 1) 
     knowledge.lexicons = learn(found, sizes, seed)
     knowledge.structure = _structure(sides, first)
     knowledge.open = OPEN[1] + (OPEN[0] - OPEN[1]) * TRUSTED / (TRUSTED + len(found))
-    return [align(source, target, knowledge) for source, target in sides]
+    return [align(source, target, knowledge) for source, target in counted(sides, "Aligning, second pass")]
 
 
 def _side(texts: Sequence[str], labels: Sequence[int], vocabulary: Vocabulary) -> Side:

@@ -11,9 +11,10 @@ import numpy as np
 
 from scaleformer.data.align.beads import Bead
 from scaleformer.data.align.files import Pair, pairs_of_folders, pairs_of_list, read_file
-from scaleformer.data.align.filters import FILTERS, make_check
+from scaleformer.data.align.filters import DOUBTFUL, EXCHANGED, FILTERS, make_check
 from scaleformer.data.align.passes import LABELS, Segments, align_corpus
 from scaleformer.data.prepare_config import PrepareConfig
+from scaleformer.system.bars import counted
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document, from_parts
 
@@ -77,6 +78,11 @@ def align_files(config: PrepareConfig, translate: Translate | None = None) -> Ra
             corpus.documents.append(from_parts(name, parts))
         else:
             corpus.dropped_documents["no bead is left"] += 1
+    if (exchanged := corpus.dropped_segments[EXCHANGED]) > len(corpus.matches) / 4:
+        raise DataError(
+            f"{exchanged} of {len(corpus.matches)} sources are {config.target_language}, and their targets "
+            f"{config.source_language}: exchange source and target"
+        )
     return corpus
 
 
@@ -92,7 +98,7 @@ def _read(config: PrepareConfig, corpus: RawCorpus) -> list[tuple[str, Segments,
         folders = Path(config.source or ""), Path(config.target or "")
         pairs = pairs_of_folders(*folders, _languages(config), corpus.dropped_documents)
     texts = []
-    for pair in pairs:
+    for pair in counted(pairs, "Reading documents"):
         source, target = _segments(config, pair, corpus)
         if source[0] and target[0]:
             texts.append((pair[0], source, target))
@@ -144,13 +150,11 @@ def _judged(
     check: Callable[[str, str], str],
 ) -> Iterator[tuple[Match, tuple[Sequence[str], Sequence[str]]]]:
     """The beads and whether they are kept; beads with too little confidence are split into their two sides."""
-    for bead in beads:
+    fates = _fates(source, target, beads, check)
+    for bead, fate in zip(beads, fates, strict=True):
         ours, theirs = source[bead.i : bead.i + bead.s], target[bead.j : bead.j + bead.t]
         one, other = " ".join(ours), " ".join(theirs)
         sure = confidence(bead.score, len(one) + len(other), scale) if ours and theirs else None
-        fate = "kept"
-        if sure is not None:
-            fate = check(one, other) or fate
         if sure is not None and (sure >= config.min_confidence or fate != "kept"):
             yield Match(name, one, other, sure, fate), (ours, theirs)
         elif sure is not None and config.unmatched == "drop":
@@ -161,3 +165,17 @@ def _judged(
             for part in alone:
                 if any(part):
                     yield Match(name, " ".join(part[0]), " ".join(part[1]), sure, fate), part
+
+
+def _fates(
+    source: Sequence[str], target: Sequence[str], beads: Sequence[Bead], check: Callable[[str, str], str]
+) -> list[str]:
+    """Whether each bead is "kept", or why not. A short one between two that are kept has their languages."""
+    fates = []
+    for bead in beads:
+        ours, theirs = source[bead.i : bead.i + bead.s], target[bead.j : bead.j + bead.t]
+        fates.append((check(" ".join(ours), " ".join(theirs)) if ours and theirs else "") or "kept")
+    for number in [n for n, fate in enumerate(fates) if fate == DOUBTFUL]:
+        around = fates[max(0, number - 1)], fates[min(number + 1, len(fates) - 1)]
+        fates[number] = "kept" if around == ("kept", "kept") else "language"
+    return fates

@@ -16,6 +16,7 @@ from scaleformer.formats.lines import Input, read_content
 from scaleformer.formats.recognition import FORMATS, TRANSLATED, recognise, refusal
 from scaleformer.formats.text import TextFile
 from scaleformer.system.errors import DataError
+from scaleformer.text.languages import check_code
 from scaleformer.translation.files.lines import LinesFile, read_documents
 from scaleformer.translation.files.setup import FileDocument
 from scaleformer.translation.translation_memory import Masked
@@ -86,6 +87,8 @@ def choose_splitting(loaded: LoadedModel, split: Split, source_language: str | N
     """The grain and the language of the segments: as given, or as in training; "" if unknown."""
     known = loaded.segmentation
     grain = known.get("grain") or "sentence" if split == "auto" else split
+    if source_language:
+        check_code("source_language", source_language)
     language = source_language or known.get("source_language")
     return ("paragraph" if grain == "none" else grain), language or ""
 

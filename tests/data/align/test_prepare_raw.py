@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from scaleformer.data.align.filters import FILTERS, make_check
+from scaleformer.data.align.beads import Bead
+from scaleformer.data.align.filters import DOUBTFUL, FILTERS, make_check
 from scaleformer.data.align.page import alignment_page
-from scaleformer.data.align.pipeline import Match
+from scaleformer.data.align.pipeline import Match, _fates
 from scaleformer.data.prepare import PrepareReport, prepare
 from scaleformer.formats.json_lines import read_jsonl
 from scaleformer.system.errors import DataError
@@ -155,6 +156,51 @@ def test_filters() -> None:
     assert make_check(FILTERS, [[english], [english]], ("en", "tlh"))(english, english) == ""
 
 
+def test_markup_is_of_no_language() -> None:
+    spanish = "Use [la opción de guardar](https://www.example.org/the/saving/of/your/own/files.html) aquí."
+    spanish += " `with open(the_name_of_your_file) as file: write all of this to the file`"
+    english = spanish.replace("la opción de guardar", "the save option").replace("aquí", "here")
+    check = make_check(FILTERS, [[english], [spanish]], ("en", "es"))
+    assert check(english, spanish) == ""
+
+
+def test_a_short_segment_of_a_third_language_between_kept_ones_stays() -> None:
+    reasons = {"a": "", "b": DOUBTFUL, "c": DOUBTFUL, "d": "script"}
+
+    def fates(texts: str) -> list[str]:
+        beads = [Bead(n, n, 1, 1, 1.0) for n in range(len(texts))]
+        return _fates(texts, texts, beads, lambda source, target: reasons[source])
+
+    assert fates("aba") == ["kept", "kept", "kept"]
+    assert fates("abcad") == ["kept", "language", "language", "kept", "script"]
+    assert fates("ba") == ["language", "kept"]
+    assert fates("abd") == ["kept", "language", "script"]
+
+
+def test_exchanged_sides_are_refused(folders: Path) -> None:
+    english = "This sentence was written in English, and it is long enough that its language can be told."
+    spanish = "Esta frase fue escrita en español, y es bastante larga para que se pueda reconocer su idioma."
+    (folders / "en/empty.txt").write_text(f"{spanish}\n" * 3)
+    (folders / "es/empty.txt").write_text(f"{english}\n" * 3)
+    (folders / "en/guide/machine.en.md").unlink()
+    with pytest.raises(DataError, match="sources are es, and their targets en: exchange source and target"):
+        run(folders, "split=none")
+
+
+def test_what_is_left_out_is_named(folders: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run(folders, "unmatched=drop")
+    (line,) = (folders / "out/left_out.jsonl").read_text(encoding="utf-8").splitlines()
+    wanted = {"document": "guide/machine", "reason": "unmatched", "source": ""}
+    assert json.loads(line) == {**wanted, "target": "¡Gracias por comprar esta magnífica máquina!"}
+    assert f"{folders / 'en/alone.txt'}: no partner in the other folder: left out" in caplog.text
+
+
+def test_a_side_that_is_not_translated_is_told(folders: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (folders / "es/guide/machine.es.md").write_text(ENGLISH)
+    run(folders, "filters=[]")
+    assert "segments are the same in source and target: is the target translated?" in caplog.text
+
+
 def test_filtered_beads_are_counted(folders: Path) -> None:
     same = "This sentence was never translated by anybody, although it is long enough that its language can be told."
     for path in ("en/guide/machine.en.md", "es/guide/machine.es.md"):
@@ -183,6 +229,9 @@ def test_the_page_shows_the_least_confident_first(monkeypatch: pytest.MonkeyPatc
         (["source=none"], "none: no such folder"),
         (["target=null"], "format=raw needs source=DIR and target=DIR, or input=FILE.tsv"),
         (["source_language=null"], "format=raw needs source_language=, such as en"),
+        (["source_language=xx"], "source_language is 'xx': it must be a code of ISO 639, such as en, de or pt-BR"),
+        (["target_language=spanish"], "target_language is 'spanish': it must be a code of ISO 639"),
+        (["target_language=en"], "source_language and target_language are both en: give two"),
         (["split=word"], "split is 'word': it must be one of sentence, paragraph, none"),
         (["unmatched=hide"], "unmatched is 'hide': it must be one of keep, drop"),
         (["filters=[length]"], "filters is ['length']: it must be a list of one of script, language, repetition"),
