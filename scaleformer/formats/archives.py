@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from scaleformer.formats.blocks import Block
 from scaleformer.formats.markup import Markup, decode_xml
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.rows import brief
-from scaleformer.formats.segments import Block
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown
 

@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from scaleformer.formats.archives import ArchiveFile, find_elements, read_part
+from scaleformer.formats.blocks import Block, Span
 from scaleformer.formats.markup import decode_xml
 from scaleformer.formats.paragraphs import Paragraph
 from scaleformer.formats.restoring import Change
-from scaleformer.formats.segments import Block, Span
 from scaleformer.formats.splicing import Edit, encode, splice
 from scaleformer.formats.word_markup import Style, WordMarkup, read_styles
 from scaleformer.system.errors import DataError

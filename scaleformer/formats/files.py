@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from scaleformer.formats.blocks import Block
 from scaleformer.formats.recognition import FORMATS, load
 from scaleformer.formats.restoring import Change, find_changes
-from scaleformer.formats.segments import Block, Segment, split_block
+from scaleformer.formats.segments import Segment, split_block
 from scaleformer.formats.splicing import plain
 from scaleformer.vocabulary import PLACEHOLDERS
 

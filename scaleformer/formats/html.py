@@ -14,9 +14,9 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from scaleformer.formats.blocks import CODE, MARK, Block, BlockBuilder, Span
 from scaleformer.formats.html_elements import KEPT, PHRASING, Attributes, Event, OpenElements, Place, names, scan
 from scaleformer.formats.restoring import Change
-from scaleformer.formats.segments import CODE, MARK, Block, BlockBuilder, Span
 from scaleformer.formats.splicing import Edit, decode, encode, escape_html, make_edits, splice
 
 _HIDDEN = names("link meta script style template")  # are not seen in their sentence

@@ -15,11 +15,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from scaleformer.formats.blocks import CODE, Block
 from scaleformer.formats.html import html_blocks, html_edits
 from scaleformer.formats.html_elements import find_elements
 from scaleformer.formats.markdown_inline import Inline
 from scaleformer.formats.restoring import Change
-from scaleformer.formats.segments import CODE, Block
 from scaleformer.formats.splicing import Edit, decode, render, splice
 from scaleformer.system.errors import DataError
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from scaleformer.formats.blocks import Block, BlockBuilder
 from scaleformer.formats.html_elements import find_elements
-from scaleformer.formats.segments import Block, BlockBuilder
 from scaleformer.formats.splicing import Edit
 from scaleformer.text.spans import find_spans
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, groupby, pairwise
 
+from scaleformer.formats.blocks import CODE, Block, BlockBuilder, Span
 from scaleformer.formats.markup import XML
 from scaleformer.formats.restoring import Change
-from scaleformer.formats.segments import CODE, Block, BlockBuilder, Span
 from scaleformer.formats.splicing import plain
 from scaleformer.formats.word_markup import Run, Style, WordMarkup
 

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scaleformer.formats.bitexts import Bitext
+from scaleformer.formats.blocks import CHOICES, Block, BlockBuilder
 from scaleformer.formats.lines import opened
 from scaleformer.formats.printf import translated
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.rows import Row, one_segment
-from scaleformer.formats.segments import CHOICES, Block, BlockBuilder
 from scaleformer.formats.splicing import CHARSETS
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown

@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
 
+from scaleformer.formats.blocks import MARK, Block, Span
 from scaleformer.formats.restoring import Change
-from scaleformer.formats.segments import MARK, Block, Span
 from scaleformer.formats.splicing import Edit, break_again, splice
 from scaleformer.text.placeholders import DIRECTIVE
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 
-from scaleformer.formats.segments import MARK, Segment, Span
+from scaleformer.formats.blocks import MARK, Span
+from scaleformer.formats.segments import Segment
 from scaleformer.text.placeholders import keeps_placeholders
 from scaleformer.vocabulary import PLACEHOLDERS
 

@@ -8,8 +8,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
+from scaleformer.formats.blocks import Block, Span
 from scaleformer.formats.restoring import Change
-from scaleformer.formats.segments import Block, Span
 from scaleformer.system.errors import DataError
 
 Edit = tuple[int, int, str]  # a range of the content and its replacement

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 
+from scaleformer.formats.blocks import Block, BlockBuilder
 from scaleformer.formats.restoring import Change
-from scaleformer.formats.segments import Block, BlockBuilder
 from scaleformer.formats.splicing import decode, escape_html, make_edits, splice
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown

@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from scaleformer.formats.blocks import Block, BlockBuilder
 from scaleformer.formats.restoring import Change
-from scaleformer.formats.segments import Block, BlockBuilder
 from scaleformer.formats.splicing import decode, make_edits, splice
 
 _UNWRAPPED = 120  # characters: in a file with a longer line, every line is a paragraph

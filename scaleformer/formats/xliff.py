@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scaleformer.formats.bitexts import Bitext
+from scaleformer.formats.blocks import CHOICES, Block, BlockBuilder, Span
 from scaleformer.formats.lines import opened
 from scaleformer.formats.markup import Markup, Token, decode_xml, with_attributes
 from scaleformer.formats.printf import REFUSED, refused
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.rows import Row, one_segment
-from scaleformer.formats.segments import CHOICES, Block, BlockBuilder, Span
 from scaleformer.formats.splicing import Edit, break_again, encode, escape_html, splice
 from scaleformer.system.errors import DataError
 

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
+from scaleformer.formats.blocks import Span
 from scaleformer.formats.restoring import restore
-from scaleformer.formats.segments import Span
 from tests.formats.test_segments import only
 
 

@@ -11,8 +11,8 @@ import pytest
 from translate.storage.pypo import pofile
 
 from scaleformer.formats.bitexts import Bitext, read_bitext
+from scaleformer.formats.blocks import MARK, Block, BlockBuilder
 from scaleformer.formats.po import PoFile
-from scaleformer.formats.segments import MARK, Block, BlockBuilder
 from scaleformer.formats.xliff import XliffFile
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaleformer.formats.segments import Block, BlockBuilder, Segment, split_block
+from scaleformer.formats.blocks import Block, BlockBuilder
+from scaleformer.formats.segments import Segment, split_block
 
 
 def block(text: str) -> Block:

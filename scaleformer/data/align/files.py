@@ -8,11 +8,12 @@ import unicodedata
 from collections import Counter
 from pathlib import Path
 
+from scaleformer.formats.blocks import Block
 from scaleformer.formats.files import read_prose
 from scaleformer.formats.folders import find_files, report_others
 from scaleformer.formats.lines import Input, read_content, read_lines
 from scaleformer.formats.recognition import FORMATS, recognise, refusal
-from scaleformer.formats.segments import Block, Segment
+from scaleformer.formats.segments import Segment
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from scaleformer.data.align.beads import Bead, Knowledge, Side, align
 from scaleformer.data.align.lexicon import Vocabulary, learn, no_lexicon
-from scaleformer.formats.segments import KINDS
+from scaleformer.formats.blocks import KINDS
 from scaleformer.system.bars import counted
 
 LABELS = (*KINDS, "inside")  # the kind of block that a segment begins, or "inside" for none

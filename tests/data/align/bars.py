@@ -18,8 +18,9 @@ from pathlib import Path
 
 from scaleformer.data.align.beads import Bead
 from scaleformer.data.align.passes import LABELS, Segments, align_corpus
+from scaleformer.formats.blocks import BlockBuilder
 from scaleformer.formats.json_lines import read_jsonl
-from scaleformer.formats.segments import BlockBuilder, split_block
+from scaleformer.formats.segments import split_block
 from scaleformer.text.documents import Document
 
 SHARE = 0.1  # of the segments to remove, and to merge
