@@ -13,7 +13,7 @@ from typing import Any
 from scaleformer.checkpoints.run_config import trained_mode
 from scaleformer.decoding.config import MaxTokens, Mode, choose_decoding
 from scaleformer.decoding.ensemble import Average
-from scaleformer.evaluation.corpus import choose_corpora
+from scaleformer.evaluation.corpus import choose_corpora, training_split
 from scaleformer.evaluation.evaluate import evaluate_translator
 from scaleformer.evaluation.metrics import choose_metrics
 from scaleformer.evaluation.translation_run import results_folder
@@ -71,5 +71,6 @@ def main(options: Options, given: Sequence[str]) -> None:
             samples=options.samples,
             ter=options.ter,
             show_samples=False,
+            training=training_split(translator.config, options.data),
             conditions={"corpus": corpus.to_dict()},
         )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scaleformer.checkpoints.run_config import from_here, target_language, test_split
 from scaleformer.data.config import DataConfig
-from scaleformer.data.sources import SplitSource, split_sources
+from scaleformer.data.sources import JoinedSource, SplitSource, split_sources
 from scaleformer.system.schema import from_mapping, shown
 
 
@@ -81,6 +82,19 @@ def choose_corpus(run: Mapping[str, Any], settings: Mapping[str, Any] | None, sp
     if config.tag is not None:
         raise ValueError(f"data.tag={shown(config.tag)}: this command takes no tags; translate, evaluate and score do")
     return _chosen(run, settings, config, split)
+
+
+def training_split(run: Mapping[str, Any], settings: Mapping[str, Any] | None) -> SplitSource | None:
+    """The training split of a run, else of the corpus that `settings` describes; None where neither is found here.
+    Data that would be downloaded are not: of the Hub only those count that the run itself was evaluated with."""
+    run = _seen_from_here(run)
+    for chosen in (None, settings) if settings is not None else (None,):
+        with suppress(ValueError, OSError):
+            source = split_sources(_config(run, chosen)).get("train")
+            parts = [part for _, part in source.parts] if isinstance(source, JoinedSource) else [source]
+            if all(p is not None and not p.streaming and (p.hub is None or settings is None) for p in parts):
+                return source
+    return None
 
 
 def _seen_from_here(run: Mapping[str, Any]) -> Mapping[str, Any]:

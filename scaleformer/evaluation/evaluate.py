@@ -13,7 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from scaleformer.checkpoints.run_config import test_split
+from scaleformer.data.sources import SplitSource
 from scaleformer.evaluation.corpus import result_label
+from scaleformer.evaluation.leaks import seen_and_unseen
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.positions import quality_by_position
 from scaleformer.evaluation.samples import format_samples
@@ -45,6 +47,7 @@ def evaluate_translator(
     samples: int = 5,
     ter: bool = True,
     show_samples: bool = True,
+    training: SplitSource | None = None,
     conditions: Mapping[str, Any] | None = None,
 ) -> Evaluation:
     """Translate with a bar on stderr, write results and samples, print samples and table. After an interruption the
@@ -57,6 +60,7 @@ def evaluate_translator(
     corpus      name of a corpus other than the run's own. LABEL is SPLIT, or CORPUS-SPLIT with such a name; samples of
                 the run's own test split are samples.txt, others samples-LABEL.txt
     metrics     how texts are compared
+    training    the training split, for the scores of segments that stand there and of others
     conditions  more fields for the JSON, such as the corpus
     Raises ValueError without documents or with empty references; OSError where writing fails.
     """
@@ -73,6 +77,12 @@ def evaluate_translator(
         evaluation = Evaluation(found, bleu_report(found, chosen, ter=ter), request, seconds)
         extra = {"split": split, "partial": partial, "metrics": asdict(chosen), **(conditions or {})}
         extra["positions"] = quality_by_position(evaluation.documents, chosen)
+        extra["leaks"] = None
+        if training is not None:
+            try:
+                extra["leaks"] = seen_and_unseen(found, training, chosen)
+            except (ValueError, OSError) as error:
+                log.warning("segments of the training split are not told from others: %s", error)
         path = write_evaluation(folder, name, evaluation, translator, extra)
     chosen_samples = evaluation.documents[:samples]
     samples_file = "samples.txt" if label == test_split(translator.config) else f"samples-{label}.txt"
@@ -81,7 +91,7 @@ def evaluate_translator(
         file.write(format_samples(chosen_samples))
     if show_samples:
         print(format_samples(chosen_samples, max_segments=3))
-    print_report(evaluation.report, f"{label}: {counted(len(documents), 'document')}")
+    print_report(evaluation.report, f"{label}: {counted(len(documents), 'document')}", extra["leaks"])
     print_positions(extra["positions"])
     if evaluation.report.score("s-BLEU").score < LOW:
         for line in suspicions(evaluation.documents):
@@ -90,8 +100,9 @@ def evaluate_translator(
     return evaluation
 
 
-def print_report(report: BleuReport, title: str) -> None:
-    """Print the table of scores, the signatures below it, and notes on the documents."""
+def print_report(report: BleuReport, title: str, leaks: Mapping[str, Any] | None = None) -> None:
+    """Print the table of scores (with those of `seen_and_unseen`), the signatures below it, and notes on the
+    documents."""
     table = Table(title=Text(title, "table.title"), title_justify="left")
     table.add_column("metric")
     table.add_column("score", justify="right")
@@ -102,6 +113,11 @@ def print_report(report: BleuReport, title: str) -> None:
     for name, score in report.parts.items():
         count = str(report.part_documents[name])
         table.add_row(Text(f"  {score.metric} of {name}"), f"{score.score:.2f}", count, _details(score))
+    for name, row in ((name, leaks[name]) for name in ("seen", "unseen")) if leaks else ():
+        for metric, key in (("s-BLEU", "s_bleu"), ("chrF++", "chrf")):
+            shown = "" if row[key] is None else f"{row[key]:.2f}"
+            share = f"{counted(row['segments'], 'segment')} {'not ' * (name == 'unseen')}in the training split"
+            table.add_row(f"  {metric} of {name}", shown, str(row["documents"]), share)
     print_table(table)
     for score in report.scores:
         print(f"{score.metric}: {score.signature}")

@@ -31,7 +31,7 @@ def quality_by_position(documents: Sequence[TranslatedDocument], metrics: Metric
     for first, last in LENGTHS:
         own = [d for d in documents if first <= len(d.target) and (last is None or len(d.target) <= last)]
         if own:
-            whole, counts = lines_of(own, "document"), _Counts(own, metrics)
+            whole, counts = lines_of(own, "document"), SegmentCounts(own, metrics)
             row: dict[str, Any] = {"from": first, "to": last}
             row |= {"d_bleu": corpus_bleu(whole.hypotheses, whole.references, metrics)}
             lengths.append(row | counts.scores(np.ones(len(counts.owners), dtype=bool)))
@@ -42,7 +42,7 @@ def quality_by_position(documents: Sequence[TranslatedDocument], metrics: Metric
 def by_tenth(documents: Sequence[TranslatedDocument], metrics: Metrics) -> list[dict[str, Any]]:
     """s-BLEU and chrF++ of aligned segments by the tenth of the document that holds their middle, with the number of
     documents and the intervals by which these may differ for others (`interval`); None for empty tenths."""
-    counts = _Counts(documents, metrics)
+    counts = SegmentCounts(documents, metrics)
     sizes = [len(d.target) for d in documents]
     tenths = np.array([min(int(TENTHS * (i + 0.5) / size), TENTHS - 1) for size in sizes for i in range(size)])
     return [
@@ -51,7 +51,7 @@ def by_tenth(documents: Sequence[TranslatedDocument], metrics: Metrics) -> list[
     ]
 
 
-class _Counts:
+class SegmentCounts:
     """What sacrebleu counts in each aligned segment, from which it computes the score of any of them.
 
     owners  the number of the document of each segment

@@ -18,7 +18,7 @@ from scaleformer.checkpoints.run_config import from_here, target_language, train
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.report import DataReport
 from scaleformer.data.several import data_module
-from scaleformer.evaluation.corpus import ChosenCorpus
+from scaleformer.evaluation.corpus import ChosenCorpus, training_split
 from scaleformer.evaluation.evaluate import evaluate_translator
 from scaleformer.evaluation.translation_run import Evaluation
 from scaleformer.model.transformer import Transformer
@@ -294,6 +294,7 @@ def test(settings: Settings, directory: Path, data: DocumentDataModule) -> dict[
             metrics=settings.metrics.for_language(target_language(part.config)),
             samples=chosen.samples,
             ter=chosen.ter,
+            training=training_split(translator.config, None),
             conditions={"data": fingerprints(data, settings), "corpus": own.to_dict()},
         )
     return found

@@ -31,6 +31,7 @@ KEPT = (
         "cut_segments",
         "scores",
         "positions",
+        "leaks",
         "program",
         "level",
         "minutes",
@@ -58,9 +59,14 @@ def add(saved: Path, name: str, result: Path) -> None:
 
 
 def scores(rows: Rows) -> str:
-    """d-BLEU, s-BLEU and chrF++ of each row, the best of each in bold."""
-    metrics = ("d-BLEU", "s-BLEU", "chrF++")
+    """d-BLEU, s-BLEU and chrF++ of each row, the best of each in bold; if all rows have it, also the s-BLEU of the
+    segments that are not in the training split."""
+    metrics = ["d-BLEU", "s-BLEU", "chrF++"]
     values = {name: {s["metric"]: s["score"] for s in row["scores"]} for name, row in rows.items()}
+    if all(row.get("leaks") and row["leaks"]["unseen"]["segments"] for row in rows.values()):
+        metrics.append("unseen")
+        for name, row in rows.items():
+            values[name]["unseen"] = row["leaks"]["unseen"]["s_bleu"]
     best = {metric: max(value[metric] for value in values.values()) for metric in metrics}
     body = []
     for name, own in values.items():

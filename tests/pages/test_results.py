@@ -46,6 +46,17 @@ def test_a_page_gets_its_table(pages: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(["--check"], pages) == 0
 
 
+def test_unseen_segments_get_a_column_where_all_rows_have_them(pages: Path, tmp_path: Path) -> None:
+    rows = {name: result(9.0, leaks={"unseen": {"s_bleu": b, "segments": 3}}) for name, b in (("a", 7.125), ("b", 6.0))}
+    (tmp_path / "u.json").write_text(json.dumps(rows))
+    lines = filled("<!-- scores u -->\n<!-- end -->", tmp_path).splitlines()
+    cells = [line.replace("|", " ").split() for line in lines if line.startswith("|")]
+    assert (cells[0], cells[2][-1], cells[3][-1]) == (["d-BLEU", "s-BLEU", "chrF++", "unseen"], "**7.12**", "6.00")
+    rows["a"]["leaks"] = None
+    (tmp_path / "u.json").write_text(json.dumps(rows))
+    assert "unseen" not in filled("<!-- scores u -->\n<!-- end -->", tmp_path)
+
+
 def test_no_folder_of_a_machine_is_kept(pages: Path) -> None:
     assert "/home/me" not in (pages / "saved" / "two.json").read_text()
 
