@@ -12,7 +12,7 @@ import numpy as np
 
 from scaleformer.data.synthetic.corpus import SyntheticConfig
 from scaleformer.system.errors import DataError
-from scaleformer.system.schema import Natural, Positive, Range, Share, check_fields, from_mapping, shown
+from scaleformer.system.schema import Natural, NonEmpty, Positive, Range, Share, check_fields, from_mapping, shown
 from scaleformer.text.documents import Level
 from scaleformer.vocabulary import tag_name
 
@@ -64,6 +64,21 @@ class CorpusConfig:
 
 
 @dataclass(frozen=True)
+class StageConfig:
+    """One of `data.stages`. A setting that it leaves out has the value of `DataConfig`.
+
+    until    its last step, or the share of the run's steps (or time) after which it ends; the last stage has none
+    corpora  weights by name; corpora without one are not drawn
+    """
+
+    until: Positive | Annotated[float, Range(gt=0, lt=1)] | None = None
+    level: Level | None = None
+    max_tokens: Annotated[int, Range(ge=3)] | None = None
+    multi_resolution: bool | None = None
+    corpora: dict[str, Annotated[float, Range(gt=0)]] | None = None
+
+
+@dataclass(frozen=True)
 class DataConfig:
     """The group `data`: which documents are read, how they are cut into examples, and how these form batches.
 
@@ -81,6 +96,7 @@ class DataConfig:
     target_language: str | None = None
     boundaries: Boundaries = "blank"
     holdout: tuple[Share, Share] = (0.05, 0.05)
+    stages: NonEmpty[dict[str, Any]] | None = None
     level: Level = "document"
     max_tokens: Annotated[int, Range(ge=3)] = 512
     batch_tokens: Annotated[int, Range(ge=6)] = 8192
@@ -138,7 +154,8 @@ class DataConfig:
                 )
         if self.tag is not None:
             _tag("data.tag", self.tag)
-        assert self.parts is not None  # computing it checks every corpus
+        assert self.parts is not None  # computing them checks every corpus and stage
+        assert self.staged is not None
 
     @property
     def place(self) -> str:
@@ -188,6 +205,49 @@ class DataConfig:
         given = {name: weight for name, weight in found.items() if weight is not None}
         return given or None
 
+    @cached_property
+    def stage_settings(self) -> tuple[StageConfig, ...]:
+        """The stages; () without. Raises ValueError for wrong settings."""
+        found = [from_mapping(StageConfig, stage, f"data.stages[{n}]") for n, stage in enumerate(self.stages or ())]
+        for n, stage in enumerate(found):
+            last = n == len(found) - 1
+            if (stage.until is None) != last:
+                what = "the last stage goes on to the end: leave it out" if last else "it must say where the stage ends"
+                raise ValueError(f"data.stages[{n}].until is {shown(stage.until)}: {what}")
+        for name in ("level", "max_tokens"):
+            if found and (value := getattr(found[-1], name)) not in (None, usual := getattr(self, name)):
+                raise ValueError(
+                    f"data.stages[{len(found) - 1}].{name} is {shown(value)}, but data.{name}={usual}: by this the run "
+                    f"validates and translates, so the last stage has to agree: set data.{name}={value}"
+                )
+        return tuple(found)
+
+    @cached_property
+    def staged(self) -> tuple[DataConfig, ...]:
+        """The configuration of each of `stages`; () without. Raises ValueError for a stage with wrong settings."""
+        if self.stage_settings and (self.streaming or any(part.streaming for part in self.parts.values())):
+            raise ValueError(
+                "data.stages does not work with streaming=true, which reads a corpus once through: set one of them"
+            )
+        return tuple(self._stage(f"data.stages[{n}]", stage) for n, stage in enumerate(self.stage_settings))
+
+    def _stage(self, where: str, stage: StageConfig) -> DataConfig:
+        given = {name: getattr(stage, name) for name in ("level", "max_tokens", "multi_resolution")}
+        changed: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        if stage.corpora is not None:
+            there = self.corpora or {}
+            if not stage.corpora or not stage.corpora.keys() <= there.keys():
+                raise ValueError(
+                    f"{where}.corpora is {shown(stage.corpora)}: it must give weights to some of data.corpora, which "
+                    f"are {', '.join(there) or 'none'}"
+                )
+            weighted = {name: {**there[name], "weight": weight} for name, weight in stage.corpora.items()}
+            changed |= {"corpora": weighted, "temperature": 1.0}
+        try:
+            return replace(self, stages=None, **changed)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+
     def _check_names(self) -> None:
         seen: dict[str, str] = {}
         for name in map(str, self.corpora or ()):
@@ -205,7 +265,7 @@ class DataConfig:
             changed = {key: getattr(usual, key) for key in (*_READ_BY, "hub", "synthetic")} | changed
         seed = int(np.random.SeedSequence((self.seed, number)).generate_state(1)[0])
         try:
-            return replace(self, **{"corpora": None, "temperature": 1.0, "seed": seed, **changed})
+            return replace(self, **{"corpora": None, "stages": None, "temperature": 1.0, "seed": seed, **changed})
         except ValueError as error:
             raise ValueError(f"data.corpora.{name}: {error}") from None
 

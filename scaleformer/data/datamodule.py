@@ -8,21 +8,23 @@ import warnings
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import pytorch_lightning as pl
 from pytorch_lightning.trainer.states import TrainerFn
 
 from scaleformer.data.batching import make_batches, make_example, share
+from scaleformer.data.config import DataConfig
 from scaleformer.data.corpora import DocumentStream
 from scaleformer.data.cutting import Cutting, Plan, make_plan
 from scaleformer.data.encoded import encode_documents
 from scaleformer.data.loader import TrainLoader
 from scaleformer.data.mixture import JoinedLoader, MixedBatches
-from scaleformer.data.report import DataReport, report_split
+from scaleformer.data.report import CorpusReport, DataReport, SplitReport, report_split, stage_name
 from scaleformer.data.sampler import FixedLoader, KeptBatches, Position, Recipe, unchanged
 from scaleformer.data.sources import warn_of_one_document
 from scaleformer.data.splits import EncodedSplits
+from scaleformer.data.stages import Beginning, StagedBatches, StageValidation, is_over
 from scaleformer.data.streaming import Counted, EncodedWindows, StreamedBatches, document_windows
 from scaleformer.system.devices import gathered
 
@@ -34,18 +36,35 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
     and cached. Everything is lazy: evaluation on a test split needs no training split.
 
     Its state in a checkpoint is the epoch, its window (0 for a kept corpus) and the number of batches trained on, the
-    same for all processes. Training resumes with the very next batch. If settings or data have changed, it warns and
-    continues with the next epoch.
+    same for all processes, and where each of `data.stages` began. Training resumes with the very next batch. If
+    settings or data have changed, it warns and continues with the next epoch.
     """
 
     _state: dict[str, Any] | None = None
     _train_loader: TrainLoader | None = None
+    _staged: StagedBatches | None = None
     _counted: Counted | None = None
 
     @property
     def parts(self) -> dict[str, DocumentDataModule]:
         """The data module of each of several corpora; {} for a single one."""
         return {}
+
+    @cached_property
+    def _made_stages(self) -> list[DocumentDataModule]:
+        return [self._stage(config) for config in self.config.staged]
+
+    @property
+    def stages(self) -> list[DocumentDataModule]:
+        """The data module of each of `data.stages`, of the same encoded corpus; [] without."""
+        for stage in self._made_stages:
+            stage.trainer, stage._everywhere = self.trainer, self._everywhere  # type: ignore[method-assign]
+        return self._made_stages
+
+    def _stage(self, config: DataConfig) -> DocumentDataModule:
+        stage = type(self)(config, self.tokenizer_config, self.tokenizers)
+        stage._encoded = self._encoded
+        return stage
 
     def prepare_data(self) -> None:
         """Read, train tokenizers and encode for training (once; Lightning calls it in one process)."""
@@ -61,9 +80,26 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
 
         Each example is in one batch of one process, and all processes have equally many batches.
         """
-        start = self._start
-        self._train_loader = TrainLoader(self._train_batches(start), start, self._trained())
+        trained, stages, trainer = self._trained(), self.stages or [self], cast(Any, self.trainer)
+        began = [Beginning(*values) for values in (self._state or {}).get("began", [()])][: len(stages)]
+        present = stages[len(began) - 1]
+        present._state = self._state
+        start = present._start
+        if self.stages:
+            steps = None if trained is None else lambda: trainer.global_step
+            make = [stage._train_batches for stage in stages]
+            self._staged = StagedBatches(make, self._is_over, self._recipe, steps, began)
+        self._train_loader = TrainLoader(self._staged or self._train_batches(start), start, trained)
         return self._train_loader
+
+    def _present(self) -> int:
+        """The number of the present stage, from 0."""
+        staged, loader = self._staged, self._train_loader
+        return 0 if staged is None or loader is None else staged.stage(loader.position[0])
+
+    def _is_over(self, stage: int, steps: int) -> bool:
+        until = self.config.stage_settings[stage].until
+        return until is not None and is_over(until, steps, self.trainer)
 
     def _train_batches(self, start: Position) -> KeptBatches | StreamedBatches | MixedBatches:
         if not self.config.streaming:
@@ -86,7 +122,14 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
         most = 1 if self.config.streaming and self.config.format == "hub" else self.config.num_workers
         return min(self.config.num_workers, most)
 
-    def val_dataloader(self) -> FixedLoader | JoinedLoader | list[Any]:
+    def val_dataloader(self) -> Any:
+        """A loader of the validation split, cut by `data.level` and `data.max_tokens`; [] if there is none. Where a
+        stage cuts otherwise, a list with a second one, `StageValidation`."""
+        whole, usual = self._validation_loader(), self._validation_cutting
+        own = {n: s._validation_loader() for n, s in enumerate(self.stages) if s._validation_cutting != usual}
+        return [whole, StageValidation(own, self._present)] if whole and own else whole
+
+    def _validation_loader(self) -> FixedLoader | JoinedLoader | list[Any]:
         """Batches of the validation split, cut like training batches but always the same; [] if there is none.
 
         Each document counts once across all processes; all have equally many batches, at least one.
@@ -108,7 +151,20 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
 
     @cached_property
     def report(self) -> DataReport:
-        """Counts of the training split in its first epoch (streamed: in its first window) and of validation."""
+        """Counts of the training split in its first epoch (streamed: in its first window; by stage where there are
+        any) and of validation."""
+        if not self.stages:
+            return self._report()
+        report = self._empty_report
+        for number, stage in enumerate(self.stages, 1):
+            splits = stage.report.splits.items()
+            report.splits |= {stage_name(number, key): split for key, split in splits if key.endswith("train")}
+            shares = stage.report.corpora or {"": CorpusReport(0)}
+            report.corpora |= {stage_name(number, name): share for name, share in shares.items()}
+        report.splits |= self._validation_report()
+        return report
+
+    def _report(self) -> DataReport:
         config, report = self.config, self._empty_report
         if "train" in self.sources:
             if config.streaming:
@@ -119,12 +175,16 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
             else:
                 name, corpus = "train", self.encoded("train")
             report.splits[name] = report_split(corpus, self._recipe)
-        if "valid" in self.sources:
-            recipe = replace(self._recipe, cutting=self._validation_cutting)
-            report.splits["valid"] = report_split(self.encoded("valid"), recipe, shuffle=False)
+        report.splits |= self._validation_report()
         for name, counts in report.splits.items():
             warn_of_one_document(self.source(name.split()[0]), counts.documents, counts.segments)
         return report
+
+    def _validation_report(self) -> dict[str, SplitReport]:
+        if "valid" not in self.sources:
+            return {}
+        recipe = replace(self._recipe, cutting=self._validation_cutting)
+        return {"valid": report_split(self.encoded("valid"), recipe, shuffle=False)}
 
     @property
     def _empty_report(self) -> DataReport:
@@ -132,8 +192,16 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
 
     @property
     def trained_report(self) -> DataReport | None:
-        """`report` after training on streamed documents: for all windows that all processes have read so far in the
-        first epoch (with the current data and settings). None if there is nothing to add to `report`."""
+        """`report` after training in stages, with what each has drawn; or on streamed documents: for all windows that
+        all processes have read so far in the first epoch (with the current data and settings). None if there is nothing
+        to add to `report`."""
+        if self._staged is not None and self._train_loader is not None:
+            corpora = dict(self.report.corpora)
+            for number, (steps, drawn) in enumerate(self._staged.drawn(self._train_loader.position), 1):
+                for name in self.stages[number - 1].parts or [""]:
+                    key, (examples, epochs) = stage_name(number, name), drawn.get(name, (0, 0.0))
+                    corpora[key] = CorpusReport(corpora[key].share, int(examples), epochs, steps)
+            return replace(self.report, corpora=corpora)
         if not self.config.streaming or self._counted is None or not self._counted.windows:
             return None
         validation = {name: counts for name, counts in self.report.splits.items() if name == "valid"}
@@ -144,7 +212,7 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
     def longest_segment(self) -> int | None:
         """Tokens of the longest training segment, with its `</s>`; for a stream, of those read so far."""
         if not self.config.streaming:
-            return self.report.splits["train"].longest_segment
+            return max(s.longest_segment for name, s in self.report.splits.items() if name.endswith("train"))
         return None if self._counted is None else self._counted.counts.longest_segment
 
     @property
@@ -181,8 +249,16 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def state_dict(self) -> dict[str, Any]:
-        """Epoch, its window, and the batches of the window that were trained on: the same for all processes."""
-        epoch, window, done = self._train_loader.position if self._train_loader is not None else self._start
+        """Epoch, its window, and the batches of the window that were trained on: the same for all processes; and where
+        the stages so far began."""
+        position = self._train_loader.position if self._train_loader is not None else self._start
+        if self._staged is None:
+            return self._state_at(position)
+        began = [list(beginning) for beginning in self._staged.began[: self._present() + 1]]
+        return {**self.stages[self._present()]._state_at(position), "began": began}
+
+    def _state_at(self, position: Position) -> dict[str, Any]:
+        epoch, window, done = position
         counted = {} if self._counted is None else {"counted": self._counted.to_dict()}
         return {"epoch": epoch, "window": window, "done": done, "signature": self._signature, **counted}
 

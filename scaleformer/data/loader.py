@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from scaleformer.batch import Batch
 from scaleformer.data.mixture import MixedBatches
 from scaleformer.data.sampler import KeptBatches, Position
+from scaleformer.data.stages import StagedBatches
 from scaleformer.data.streaming import StreamedBatches
 from scaleformer.system.errors import DataError
 
@@ -22,7 +23,7 @@ class TrainLoader:
 
     def __init__(
         self,
-        batches: KeptBatches | StreamedBatches | MixedBatches,
+        batches: KeptBatches | StreamedBatches | MixedBatches | StagedBatches,
         start: Position = (0, 0, 0),
         trained: Callable[[], int] | None = None,
     ) -> None:

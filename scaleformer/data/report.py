@@ -97,12 +97,18 @@ BEHIND_SHARES = ("tokens", "positions", "places")
 
 @dataclass(frozen=True)
 class CorpusReport:
-    """One of several corpora in training: its share of the drawn examples, the number that all processes have drawn so
-    far, and how often it was read."""
+    """One of several corpora in training, or in one of its stages: its share of the drawn examples, the number that all
+    processes have drawn so far (0: not counted), how often it was read, and the optimizer steps of the stage."""
 
     share: float
     examples: int = 0
     epochs: float = 0.0
+    steps: int = 0
+
+
+def stage_name(number: int, part: str = "") -> str:
+    """The name of a stage, or of one of its corpora or splits; stages are counted from 1."""
+    return f"stage {number}: {part}" if part else f"stage {number}"
 
 
 @dataclass
@@ -110,7 +116,7 @@ class DataReport:
     """Counts of all splits, with the limits they refer to.
 
     processes  number of processes that share the batches
-    corpora    with several corpora, how examples are drawn from each
+    corpora    with several corpora or stages, how examples are drawn from each
     """
 
     max_tokens: int
@@ -141,9 +147,10 @@ class DataReport:
         for share_of in ("padding", "idle")[: 1 if self.processes == 1 else 2]:
             table.add_row(share_of, *(f"{getattr(split, share_of):.1%}" for split in self.splits.values()))
         drawn = [self.corpora.get(name.removesuffix(": train")) for name in self.splits]
-        for row, shape in (("share", "{:.1%}"), ("examples", "{:,}"), ("epochs", "{:.2f}")):
+        for row, shape in (("share", "{:.1%}"), ("examples", "{:,}"), ("epochs", "{:.2f}"), ("steps", "{:,}")):
             if any(getattr(corpus, row) for corpus in self.corpora.values()):
-                title = "share of the examples drawn" if row == "share" else f"{row} drawn so far"
+                titles = {"share": "share of the examples drawn", "steps": "steps so far"}
+                title = titles.get(row, f"{row} drawn so far")
                 table.add_row(title, *("" if c is None else shape.format(getattr(c, row)) for c in drawn))
         return table
 

@@ -72,10 +72,14 @@ def documents_of(corpus: EncodedCorpus, plan: Plan) -> Ints:
 def epoch_parts(corpus: EncodedCorpus, recipe: Recipe, epoch: int, done: int = 0) -> Iterator[list[Part]]:
     """The batches of an epoch after the first `done`, each a list of examples as `Plan.part` returns them."""
     plan, batches = plan_epoch(corpus, recipe, epoch)
+    yield from _parts(corpus, plan, batches[done:], recipe.consecutive)
+
+
+def _parts(corpus: EncodedCorpus, plan: Plan, batches: list[Ints], consecutive: bool) -> Iterator[list[Part]]:
     continues = np.empty((len(plan), 0), dtype=bool)  # nothing to say of an example
-    if recipe.consecutive:
+    if consecutive:
         continues = np.diff(documents_of(corpus, plan), prepend=-1)[:, None] == 0  # (examples, 1)
-    for batch in batches[done:]:
+    for batch in batches:
         yield [(*plan.part(i), *continues[i].tolist()) for i in batch]
 
 
@@ -94,13 +98,20 @@ class KeptBatches:
 
     def __init__(self, corpus: EncodedCorpus, recipe: Recipe, num_workers: int = 0) -> None:
         self._corpus, self._recipe, self._num_workers = corpus, recipe, num_workers
+        self._length = 1  # batches of the latest epoch
 
     def rest(self, position: Position) -> Iterator[tuple[Position, Batch]]:
         """The batches of an epoch from a position on, each with the position that follows it."""
         epoch, _, done = position
-        parts = epoch_parts(self._corpus, self._recipe, epoch, done)
+        plan, batches = plan_epoch(self._corpus, self._recipe, epoch)
+        self._length = max(len(batches), 1)
+        parts = _parts(self._corpus, plan, batches[done:], self._recipe.consecutive)
         for number, batch in enumerate(batch_loader(self._corpus, parts, self._num_workers), done + 1):
             yield (epoch, 0, number), batch
+
+    def progress(self, position: Position) -> dict[str, tuple[int, float]]:
+        """As `MixedBatches.progress`: how often the corpus was read; its examples are not counted."""
+        return {"": (0, position[0] + position[2] / self._length)}
 
 
 class FixedLoader:

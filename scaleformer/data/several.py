@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any
 
 from scaleformer.data.config import DataConfig
-from scaleformer.data.cutting import make_plan
+from scaleformer.data.cutting import Cutting, make_plan
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.mixture import JoinedLoader, MixedBatches, Passes
-from scaleformer.data.report import CorpusReport, DataReport
+from scaleformer.data.report import CorpusReport, DataReport, SplitReport
 from scaleformer.data.sampler import FixedLoader, Position
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
 
@@ -34,6 +34,12 @@ class SeveralCorpora(DocumentDataModule):
     """
 
     _mixed: MixedBatches | None = None
+
+    def _stage(self, config: DataConfig) -> DocumentDataModule:
+        stage = SeveralCorpora(config, self.tokenizer_config, self.tokenizers)
+        cut = {field.name: getattr(config, field.name) for field in fields(Cutting)}  # their seeds stay
+        stage._parts = {name: self.parts[name]._stage(replace(self.parts[name].config, **cut)) for name in config.parts}
+        return stage
 
     @cached_property
     def _parts(self) -> dict[str, DocumentDataModule]:
@@ -74,24 +80,29 @@ class SeveralCorpora(DocumentDataModule):
         self._mixed = MixedBatches(corpora, self._recipe, self._everywhere, start, self._places)
         return self._mixed
 
-    def val_dataloader(self) -> JoinedLoader | list[Any]:
+    def _validation_loader(self) -> JoinedLoader | list[Any]:
         """The validation batches of the corpora that have such a split, of one after the other (`Batch.corpus`); [] if
         none has one."""
-        loaders = {name: part.val_dataloader() for name, part in self.parts.items()}
+        loaders = {name: part._validation_loader() for name, part in self.parts.items()}
         found = {name: loader for name, loader in loaders.items() if isinstance(loader, FixedLoader)}
         return JoinedLoader(found) if found else []
 
-    @cached_property
-    def report(self) -> DataReport:
+    def _report(self) -> DataReport:
         """A report with the splits of all corpora."""
         reports = {name: part.report.splits for name, part in self.parts.items()}
         splits = {f"{name}: {key}": split for name, own in reports.items() for key, split in own.items()}
         corpora = {name: CorpusReport(share) for name, share in self.shares.items()}
         return replace(self._empty_report, splits=splits, corpora=corpora)
 
+    def _validation_report(self) -> dict[str, SplitReport]:
+        found = {name: part._validation_report().items() for name, part in self.parts.items()}
+        return {f"{name}: {key}": split for name, own in found.items() for key, split in own}
+
     @property
     def trained_report(self) -> DataReport | None:
         """`report` with the examples drawn from each corpus so far; None before there are batches."""
+        if self._staged is not None:
+            return super().trained_report
         if self._mixed is None or self._train_loader is None:
             return None
         drawn = self._mixed.progress(self._train_loader.position)
@@ -110,14 +121,13 @@ class SeveralCorpora(DocumentDataModule):
         corpora = [[name, self.shares[name], part._signature] for name, part in self.parts.items()]
         return hashlib.sha256(json.dumps([corpora, self.config.seed]).encode()).hexdigest()
 
-    def state_dict(self) -> dict[str, Any]:
+    def _state_at(self, position: Position) -> dict[str, Any]:
         """Also has the places of all processes in all corpora (`MixedBatches.places`)."""
-        state = super().state_dict()
-        places = None if self._mixed is None else self._mixed.places((state["epoch"], state["window"], state["done"]))
-        return {**state, "places": places or self._places}
+        places = None if self._mixed is None else self._mixed.places(position)
+        return {**super()._state_at(position), "places": places or self._places}
 
     @property
     def _places(self) -> Any:
         """The places of all processes in the loaded state; None if data or settings differ."""
         state = self._state
-        return state["places"] if state is not None and state["signature"] == self._signature else None
+        return state.get("places") if state is not None and state["signature"] == self._signature else None

@@ -85,7 +85,7 @@ class ValidationBleu(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        if trainer.sanity_checking:
+        if trainer.sanity_checking or dataloader_idx:  # the second loader cuts the same documents otherwise
             return
         rows = [row for row, name in enumerate(batch.ids) if (batch.corpus, name) in self.drawn]  # fillers have no ids
         if len(self.waiting) + len(rows) > len(batch):  # at most one batch, of similar lengths

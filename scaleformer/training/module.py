@@ -165,24 +165,27 @@ class TranslationModule(pl.LightningModule):
     def on_validation_epoch_start(self) -> None:
         self._sums = {name: sums for name, sums in self._sums.items() if not name.startswith("valid")}
 
-    def validation_step(self, batch: Batch, batch_index: int) -> None:
+    def validation_step(self, batch: Batch, batch_index: int, dataloader_idx: int = 0) -> None:
         self.batch = batch
         loss, tokens = self._loss(batch, 0.0)
+        if dataloader_idx:  # `StageValidation`
+            self._add("valid/stage_loss", loss, tokens)
+            return
         self._add("valid", loss, tokens)
         if batch.corpus:
-            self._add(f"valid/{batch.corpus}", loss, tokens)
+            self._add(f"valid/loss/{batch.corpus}", loss, tokens)
 
     def on_validation_epoch_end(self) -> None:
         tokens, summed = self._reduced("valid")
         if tokens:
             self.log("val/loss", summed / tokens, sync_dist=False)  # already equal in all processes
-        if corpora := sorted(name for name in self._sums if name.startswith("valid/")):  # the same in all processes
-            sums = torch.stack([self._sums.pop(name) for name in corpora])  # (corpora, 2)
+        if parts := sorted(name for name in self._sums if name.startswith("valid/")):  # the same in all processes
+            sums = torch.stack([self._sums.pop(name) for name in parts])  # (parts, 2)
             if self.trainer.world_size > 1:
                 torch.distributed.all_reduce(sums)
-            for name, (tokens, summed) in zip(corpora, sums.tolist(), strict=True):
+            for name, (tokens, summed) in zip(parts, sums.tolist(), strict=True):
                 if tokens:
-                    self.log(f"val/loss/{name.removeprefix('valid/')}", summed / tokens, sync_dist=False)
+                    self.log(f"val/{name.removeprefix('valid/')}", summed / tokens, sync_dist=False)
         # The x-axis of every logger: optimizer steps done. Lightning's own is one less in training.
         self.log("step", float(self.trainer.global_step))
 

@@ -48,6 +48,7 @@ from scaleformer.training.run_folder import FINISHED, claimed, write_config, wri
 from scaleformer.training.run_results import results_of
 from scaleformer.training.saving import BestCheckpoint
 from scaleformer.training.settings import Settings, read_settings
+from scaleformer.training.stages import stage_notes
 from scaleformer.training.trainer import build_trainer, fit, quieten
 from scaleformer.translation.request import Request
 from scaleformer.translation.translator import Translator
@@ -159,6 +160,7 @@ def build(config: Mapping[str, Any], signals: SignalWatch, given: Sequence[str] 
         logger=loggers,
         plugins=[SafeCheckpointIO()],
     )
+    notes += stage_notes(settings.data, trainer)
     prepare(data, settings)
 
     pl.seed_everything(settings.seed, verbose=False)

@@ -23,11 +23,32 @@ from scripts.quality.programs import EOLE, HUGGING_FACE, JOEYNMT, OURS, call, en
 from scripts.quality.texts import LEVELS, Test, first_segments, longest, training_lines, write_lines
 
 WHOLE = "whole"  # documents in one pass, by the model that is trained on pieces of them
-ROWS = tuple(
+#: Of our rows: the level that is trained, the form in which documents are translated, and the layers of encoder and
+#: decoder where they are not `--layers` each. `staged-0.6`: sentences, then documents from 0.6 of the time on.
+OUR_ROWS: dict[str, tuple[str, str, str]] = {
+    "sentences": ("sentences", "sentences", ""),
+    "documents": ("documents", "documents", ""),
+    WHOLE: ("documents", WHOLE, ""),
+    "staged": ("staged-0.8", "documents", ""),
+    "staged-whole": ("staged-0.8", WHOLE, ""),
+}
+BY_DEFAULT = tuple(
     f"{program}-{level}"
     for program in (OURS, HUGGING_FACE, JOEYNMT, EOLE)
-    for level in (*LEVELS, *([WHOLE] if program == OURS else []))
+    for level in (OUR_ROWS if program == OURS else LEVELS)
 )
+OUR_ROWS |= {
+    "documents-by-sentence": ("documents", "sentences", ""),
+    "staged-by-sentence": ("staged-0.8", "sentences", ""),
+    **{
+        f"staged-{share}{row}": (f"staged-{share}", how, "")
+        for share in ("0.6", "0.9")
+        for row, how in (("", "documents"), ("-whole", WHOLE), ("-by-sentence", "sentences"))
+    },
+    # a deep encoder and a shallow decoder, Kasai et al. 2021
+    **{f"{how}-{layers}": ("documents", how, layers) for layers in ("6+2", "7+1") for how in ("documents", WHOLE)},
+}
+ROWS = (*BY_DEFAULT, *(row for level in OUR_ROWS if (row := f"{OURS}-{level}") not in BY_DEFAULT))
 #: What our experiments train with, whatever `experiment=` says, and the others where they have no recipe of their own.
 RECIPE = {"learning_rate": 2e-3, "warmup_steps": 400, "label_smoothing": 0.1, "batch_tokens": 8192, "dropout": 0.1}
 VALIDATION = 64  # examples, as many as our own training translates at a validation
@@ -93,7 +114,8 @@ class Bench:
         program, _, level = name.partition("-")
         facts, hypotheses = self._ours(level) if program == OURS else self._other(program, level)
         scores = score_plain(self.documents, hypotheses, ter=False)
-        shared = {"minutes": self.plan.minutes, "recipe": self.plan.recipe, "sizes": asdict(self.plan.sizes)}
+        shared = {name: getattr(self.plan, name) for name in ("minutes", "recipe", "seed")}
+        shared["sizes"] = asdict(self.plan.sizes)
         write_plain(result, scores, {"program": program, "level": level, **shared, **facts})
         return True
 
@@ -118,13 +140,14 @@ class Bench:
         write_lines(texts / "test.source", test.lines)
 
     def _ours(self, level: str) -> tuple[dict[str, Any], list[list[str] | str]]:
-        trained = "documents" if level == WHOLE else level
-        work = self.output / "rows" / f"{OURS}-{trained}"
+        trained, how, layers = OUR_ROWS[level]
+        work = self.output / "rows" / "-".join(filter(None, (OURS, trained, layers)))
         run, done = work / "run", work / "train.json"
         if not done.exists():
             shutil.rmtree(work, ignore_errors=True)
             work.mkdir(parents=True)
-            call_ours("train", training_overrides(self.plan, trained, run, self.cache), work / "train.log", self.plan)
+            overrides = training_overrides(self.plan, trained, run, self.cache, layers)
+            call_ours("train", overrides, work / "train.log", self.plan)
             status = json.loads((run / "status.json").read_text(encoding="utf-8"))
             done.write_text(json.dumps({"updates": status["step"], "train_seconds": 60 * self.plan.minutes}))
         facts = json.loads(done.read_text(encoding="utf-8"))
@@ -132,10 +155,10 @@ class Bench:
         model = Translator.load(checkpoint).model
         facts["parameters"] = sum(p.numel() for p in model.parameters() if p.requires_grad)
         settings = [f"checkpoint={checkpoint}", "data=jsonl", f"data.path={self.output / 'test'}", "ter=false"]
-        settings += [f"output={work / level}", "samples=0"]
-        settings += [f"max_tokens={self.plan.max_tokens}"] if level == "documents" else []
-        call_ours("evaluate", settings, work / f"{level}.log", self.plan)
-        (written,) = (work / level).glob("bleu-*.json")  # named after the folder of the test as well
+        settings += [f"output={work / how}", "samples=0"]
+        settings += {"documents": [f"max_tokens={self.plan.max_tokens}"], "sentences": ["mode=segment"]}.get(how, [])
+        call_ours("evaluate", settings, work / f"{how}.log", self.plan)
+        (written,) = (work / how).glob("bleu-*.json")  # named after the folder of the test as well
         result = json.loads(written.read_text(encoding="utf-8"))
         decoding = result["decoding"]
         search = "greedy" if decoding["strategy"] == "greedy" else f"beam {decoding['beam_size']}"
@@ -144,11 +167,20 @@ class Bench:
         return facts, read_plain(str(written.with_suffix(".jsonl")), self.documents)
 
 
-def training_overrides(plan: Plan, level: str, run: Path, cache: Path) -> list[str]:
-    """Our own training, stopped by the clock; a schedule that needs not know when that is."""
+def training_overrides(plan: Plan, level: str, run: Path, cache: Path, layers: str = "") -> list[str]:
+    """Our own training of a level of `OUR_ROWS`, stopped by the clock; a schedule that needs not know when that is.
+    layers: of encoder and decoder, "6+2"."""
     sizes = plan.sizes
-    model = {"width": sizes.width, "feedforward": sizes.feedforward, "heads": sizes.heads, "dropout": RECIPE["dropout"]}
-    model |= {"encoder_layers": sizes.layers, "decoder_layers": sizes.layers}
+    model: dict[str, Any] = {
+        "width": sizes.width,
+        "feedforward": sizes.feedforward,
+        "heads": sizes.heads,
+        "dropout": RECIPE["dropout"],
+    }
+    encoder, decoder = layers.split("+") if layers else (sizes.layers, sizes.layers)
+    model |= {"encoder_layers": encoder, "decoder_layers": decoder}
+    until = level.removeprefix("staged-")
+    stages = [] if until == level else [f"data.stages=[{{level: segment, until: {until}}}, {{level: document}}]"]
     seconds = round(60 * plan.minutes)
     limit = f"00:{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     return [
@@ -156,6 +188,7 @@ def training_overrides(plan: Plan, level: str, run: Path, cache: Path) -> list[s
         "data=jsonl",
         f"data.path={plan.corpus}",
         f"data.level={'segment' if level == 'sentences' else 'document'}",
+        *stages,
         f"data.max_tokens={plan.max_tokens}",
         f"data.batch_tokens={RECIPE['batch_tokens']}",
         f"data.cache_dir={cache}",
@@ -183,25 +216,29 @@ def table(results: Sequence[Mapping[str, Any]], failures: Mapping[str, str]) -> 
     """Markdown of the results in the order of `ROWS`, with a line for each row that failed, and the signatures."""
     metrics = ("d-BLEU", "s-BLEU", "chrF++")
     facts = ("program", "trained on", "translated as", "updates", "parameters")
-    header = (*facts, *metrics, "left out", "added", "minutes")
+    seeds = len({result.get("seed") for result in results}) > 1
+    header = (*facts, *metrics, "left out", "added", "minutes", *(["seed"] if seeds else []))
     place = {name: number for number, name in enumerate(ROWS)}
-    ordered = sorted(results, key=lambda r: place[f"{r['program']}-{r['level']}"])
+    ordered = sorted(results, key=lambda r: (place[f"{r['program']}-{r['level']}"], r.get("seed", 0)))
     lines: list[list[str]] = []
     signatures: dict[str, str] = {}
     for result in ordered:
         scores = {score["metric"]: score for score in result["scores"]}
         signatures |= {name: scores[name]["signature"] for name in metrics}
-        level = result["level"]
+        trained, how, layers = OUR_ROWS[result["level"]]
+        until = trained.removeprefix("staged-")
         lines.append(
             [
                 f"{NAMES[result['program']]} {result['version']}",
-                "sentences" if level == "sentences" else "documents",
-                {"documents": "pieces"}.get(level, level),
+                (trained if until == trained else f"documents from {until} on")
+                + (f", {layers} layers" if layers else ""),
+                {"documents": "pieces"}.get(how, how),
                 f"{result['updates']:,}",
                 f"{result['parameters']:,}",
                 *(f"{scores[name]['score']:.2f}" for name in metrics),
                 *(f"{result['difference'][name]:.1%}" for name in ("omitted", "added")),
                 "-" if result["translation_seconds"] is None else f"{result['translation_seconds'] / 60:.1f}",
+                *([str(result["seed"])] if seeds else []),
             ]
         )
     blocks = [markdown(header, lines)] if lines else []

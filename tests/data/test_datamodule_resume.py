@@ -31,7 +31,7 @@ class Recorder(pl.LightningModule):
         self.seen.append(batch.source.tolist())
         return self.weight * 1.0
 
-    def validation_step(self, batch: Batch, index: int) -> None:
+    def validation_step(self, batch: Batch, index: int, dataloader_idx: int = 0) -> None:
         assert len(batch) > 0
 
     def configure_optimizers(self) -> torch.optim.Optimizer:

@@ -14,18 +14,45 @@ from scaleformer.cli.command import CONF
 from scripts.quality import rows
 from scripts.quality.__main__ import main, parse
 from scripts.quality.programs import DRIVERS, Failed, call, phase, run_program
-from scripts.quality.rows import ROWS, table, training_overrides
+from scripts.quality.rows import OUR_ROWS, ROWS, table, training_overrides
 
 
-def test_our_training_ends_by_the_clock(tmp_path: Path) -> None:
-    plan, _ = parse(["C", "--minutes", "61.5"])
-    for level, of_data in (("sentences", "segment"), ("documents", "document")):
-        overrides = training_overrides(plan, level, tmp_path / "run", tmp_path / "cache")
-        with initialize_config_dir(str(CONF.resolve()), version_base=None):
-            config: Any = compose("config", overrides)
-        assert (config.trainer.max_time, config.trainer.max_steps) == ("00:01:01:30", -1)
-        assert (config.data.level, config.schedule.name) == (of_data, "inverse_sqrt")
-        assert config.model.encoder_layers == plan.sizes.layers == 4
+@pytest.mark.parametrize("row", OUR_ROWS)
+def test_our_training_ends_by_the_clock(tmp_path: Path, row: str) -> None:
+    (plan,), _ = parse(["C", "--minutes", "61.5"])
+    level, _, layers = OUR_ROWS[row]
+    overrides = training_overrides(plan, level, tmp_path / "run", tmp_path / "cache", layers)
+    with initialize_config_dir(str(CONF.resolve()), version_base=None):
+        config: Any = compose("config", overrides)
+    assert (config.trainer.max_time, config.trainer.max_steps) == ("00:01:01:30", -1)
+    assert config.schedule.name == "inverse_sqrt"
+    assert config.data.level == ("segment" if level == "sentences" else "document")
+    wanted = {"6+2": (6, 2), "7+1": (7, 1)}.get(row.rpartition("-")[2], (4, 4))
+    assert (config.model.encoder_layers, config.model.decoder_layers) == wanted
+    share = {"staged": 0.8, "staged-0.6": 0.6, "staged-0.9-whole": 0.9}.get(row)
+    if share is not None:
+        assert config.data.stages == [{"level": "segment", "until": share}, {"level": "document"}]
+
+
+def test_rows_of_several_seeds() -> None:
+    plans, rows = parse(["C", "--output", "O", "--seeds", "1", "3", "--rows", "scaleformer-staged-whole"])
+    assert [(plan.seed, plan.output, plan.environments) for plan in plans] == [
+        (1, "O/seed-1", "O/environments"),
+        (3, "O/seed-3", "O/environments"),
+    ]
+    assert rows == ["scaleformer-staged-whole"]
+    assert [plan.output for plan in parse(["C", "--output", "O", "--seeds", "3"])[0]] == ["O"]
+    results = [{**result("scaleformer", "staged-0.6-whole", 20, 60), "seed": seed} for seed in (3, 1)]
+    results.append({**result("scaleformer", "documents-6+2", 20, 60), "seed": 1})
+    cells = [
+        [cell.strip() for cell in line.split("|")[2:4]] + [line.split("|")[-2].strip()]
+        for line in table(results, {}).splitlines()[2:5]
+    ]
+    assert cells == [
+        ["documents from 0.6 on", "whole", "1"],
+        ["documents from 0.6 on", "whole", "3"],
+        ["documents, 6+2 layers", "pieces", "1"],
+    ]
 
 
 def result(program: str, level: str, bleu: float, seconds: float | None) -> dict[str, Any]:

@@ -1,0 +1,36 @@
+"""The stages of a run, checked against its limits."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytorch_lightning as pl
+
+from scaleformer.data.config import DataConfig
+from scaleformer.data.stages import last_step, share_of_time
+from scaleformer.system.schema import shown
+
+
+def stage_notes(config: DataConfig, trainer: pl.Trainer) -> list[str]:
+    """A line for the user on each stage. Raises ValueError where the end of one cannot be known, or one has no step."""
+    most, notes = trainer.max_steps, []
+    ends = [(stage.until, last_step(stage.until, most)) for stage in config.stage_settings if stage.until is not None]
+    if shares := [until for until, step in ends if step is None]:
+        what = f"data.stages: until={shares[0]} is a share of trainer.max_steps or trainer.max_time"
+        mend = "give until in steps, or set trainer.max_steps"
+        if share_of_time(trainer) is None:
+            raise ValueError(f"{what}, and neither is set: {mend}")
+        if trainer.world_size > 1:
+            raise ValueError(f"{what}, and the clocks of {trainer.world_size} processes differ: {mend}")
+    steps = [0, *(step for _, step in ends if step is not None), *([most] if most > 0 and ends else [])]
+    if any(a >= b for a, b in (*pairwise(steps), *pairwise(shares))):
+        limit = f", with trainer.max_steps={most}" if most > 0 else ""
+        raise ValueError(
+            f"data.stages: until is {', '.join(shown(until) for until, _ in ends)}{limit}: a stage would have no step: "
+            "let each until be larger than the one before, and the last below the limit"
+        )
+    where = [f"to step {step:,}" if step is not None else f"to {until:.0%} of trainer.max_time" for until, step in ends]
+    for number, (stage, end) in enumerate(zip(config.stages or (), [*where, "to the end"], strict=False), 1):
+        given = ", ".join(f"{name}={value}" for name, value in stage.items() if name != "until")
+        notes.append(f"stage {number}, {end}: {given or 'as in data'}")
+    return notes
