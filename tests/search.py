@@ -106,34 +106,23 @@ SETTINGS |= {f"{name}, matched": replace(config, match_segments=True) for name, 
 WITHOUT_LOOPS = {f"{name}, no loops": replace(config, loop_ngram_size=2) for name, config in SETTINGS.items()}
 
 
-def run(text: Sequence[int], period: int) -> int:
-    """How many of the last tokens equal those a period before."""
-    pairs = zip(reversed(text), reversed(text[:-period]), strict=False)
-    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
-
-
-def repeated(text: Sequence[int], n: int) -> tuple[int, int]:
-    """The tokens of the longest immediate repetition, without its first part; how often the commonest n-gram stands."""
-    runs = [(run(text[:end], p), p) for end in range(len(text) + 1) for p in range(1, end)]
-    counts = Counter(tuple(text[i : i + n]) for i in range(len(text) - n + 1))
-    return max((length for length, p in runs if length >= p), default=0), max(counts.values(), default=1)
+def commonest(text: Sequence[int], n: int) -> int:
+    """How often the commonest n-gram stands in a text, at least 1."""
+    return max(Counter(tuple(text[i : i + n]) for i in range(len(text) - n + 1)).values(), default=1)
 
 
 def loops(tokens: Sequence[int], source: Sequence[int], n: int) -> bool:
-    """Whether a target segment repeats itself more than its source segment, by the definition."""
+    """Whether more than `SLACK` tokens of a target segment complete an n-gram more often than its source has any."""
     sources = [list(text) for end, text in itertools.groupby(source, lambda t: t == SEP) if not end]
-    wanted = [repeated(text, n) for text in sources]
     text: list[int] = []
-    segment = 0
+    segment = spent = 0
     for token in tokens:
         if steps := STEPS.get(token, 0):
-            text, segment = [], segment + steps
+            text, segment, spent = [], segment + steps, 0
             continue
         text.append(token)
-        longest, most = wanted[min(segment, len(wanted) - 1)]
-        if any(run(text, p) > max(longest, n - 1, p - 1) for p in range(1, len(text))):
-            return True
-        last = text[-n:]
-        if len(last) == n and sum(text[i : i + n] == last for i in range(len(text))) > most + SLACK:
+        last, most = text[-n:], commonest(sources[min(segment, len(sources) - 1)], n)
+        spent += len(last) == n and sum(text[i : i + n] == last for i in range(len(text))) > most
+        if spent > SLACK:
             return True
     return False

@@ -8,14 +8,13 @@ import pytest
 import torch
 
 from scaleformer.decoding.repetition import repetitions
-from tests.search import repeated
+from tests.search import commonest
 
 
-def test_an_immediate_repetition_is_counted_without_its_first_part():
+def test_the_most_frequent_n_gram_is_counted():
     texts = torch.tensor([[8, 9, 8, 9, 8, 9, 8], [8, 8, 8, 9, 0, 0, 0], [8, 9, 7, 8, 9, 0, 0]])
-    longest, most = repetitions(texts, torch.tensor([7, 4, 5]), 2)
-    assert longest.tolist() == [5, 2, 0]  # 8 9 8 9 8 after 8 9; 8 8 after 8; 8 9 does not follow 8 9 at once
-    assert most.tolist() == [3, 2, 2]
+    assert repetitions(texts, torch.tensor([7, 4, 5]), 2).tolist() == [3, 2, 2]
+    assert repetitions(texts, torch.tensor([7, 4, 5]), 4).tolist() == [2, 1, 1]
 
 
 @pytest.mark.parametrize("n", [1, 2, 4])
@@ -27,4 +26,4 @@ def test_repetitions_of_random_texts(n: int) -> None:
         width = max(map(len, texts))
         padded = torch.tensor([text + [0] * (width - len(text)) for text in texts], dtype=torch.long)
         found = repetitions(padded, torch.tensor([len(text) for text in texts]), n)
-        assert list(zip(*(values.tolist() for values in found), strict=True)) == [repeated(text, n) for text in texts]
+        assert found.tolist() == [commonest(text, n) for text in texts]
