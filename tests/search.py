@@ -112,7 +112,8 @@ def commonest(text: Sequence[int], n: int) -> int:
 
 
 def loops(tokens: Sequence[int], source: Sequence[int], n: int) -> bool:
-    """Whether more than `SLACK` tokens of a target segment complete an n-gram more often than its source has any."""
+    """Whether more than `SLACK` tokens of a target segment complete an n-gram more often than its source has it, and
+    more often than once, or twice if the source has any n-gram twice."""
     sources = [list(text) for end, text in itertools.groupby(source, lambda t: t == SEP) if not end]
     text: list[int] = []
     segment = spent = 0
@@ -121,7 +122,9 @@ def loops(tokens: Sequence[int], source: Sequence[int], n: int) -> bool:
             text, segment, spent = [], segment + steps, 0
             continue
         text.append(token)
-        last, most = text[-n:], commonest(sources[min(segment, len(sources) - 1)], n)
+        last, source_text = text[-n:], sources[min(segment, len(sources) - 1)]
+        same = sum(source_text[i : i + n] == last for i in range(len(source_text)))
+        most = max(same, min(commonest(source_text, n), 2))
         spent += len(last) == n and sum(text[i : i + n] == last for i in range(len(text))) > most
         if spent > SLACK:
             return True

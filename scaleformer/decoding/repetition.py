@@ -14,9 +14,9 @@ from torch.nn import functional as F
 from scaleformer.decoding.state import Rows, Rule, SourceSegments
 from scaleformer.vocabulary import EOS, PAD, SEP
 
-#: So many tokens of a target segment may complete an n-gram more often than its source segment has any. Of 15,641 segments
-#: of manuals, 40 human translations have more (n = 4); of 194 translations that repeat themselves to their limit all.
-SLACK = 4
+#: So many tokens of a target segment may complete n-grams that stand there too often. Of 15,641 segments of manuals, 19
+#: human translations have more (n = 4); of 194 translations that repeat themselves to their limit all.
+SLACK = 6
 
 
 class SegmentText(Rule):
@@ -50,20 +50,24 @@ class RepetitionPenalty(SegmentText):
 
 
 class NoLoops(SegmentText):
-    """A segment repeats itself no more than its source does, but for `SLACK` tokens.
+    """A segment repeats itself no more than its source does, but for `SLACK` tokens: an n-gram may stand there once; as
+    often as in the source segment; and twice, if that has any n-gram twice, which may be the same in its own words.
 
     matched (A*K, W) long: how many tokens up to each place equal the last ones written
-    spent (A*K,) long: tokens so far that completed an n-gram more often than the source segment has any
-    most (A*K, n) long: how often each source segment has its most frequent n-gram, at least 1
+    heard (A*K, L) long: the same of the places of the source segment
+    spent (A*K,) long: tokens so far that completed an n-gram too often
+    texts (A*K, n, L) long: the source segments, padded; twice (A*K, n) long: 2 for those with an n-gram twice, else 1
     """
 
-    changing, fixed = (*SegmentText.changing, "_matched", "_spent"), ("_most",)
+    changing, fixed = (*SegmentText.changing, "_matched", "_heard", "_spent"), ("_texts", "_twice")
 
     def __init__(self, rows: Rows, source: SourceSegments, n: int) -> None:
         super().__init__(rows, n)
+        texts = source.texts()
+        twice = repetitions(texts.flatten(0, 1), source.lengths.flatten(), n).clamp(max=2).view(source.lengths.shape)
+        self._texts, self._twice = (x.repeat_interleave(rows.per_document, 0) for x in (texts, twice))
         self._n, self._matched, self._spent = n, torch.zeros_like(self._text), torch.zeros_like(rows.token)
-        most = repetitions(source.texts().flatten(0, 1), source.lengths.flatten(), n)
-        self._most = most.view(source.lengths.shape).repeat_interleave(rows.per_document, 0)
+        self._heard = torch.zeros_like(self._texts[:, 0])
 
     def allow(self, rows: Rows, logits: Tensor) -> None:
         # A model that gives neither <sep> nor </s> a probability continues a prefix of its own.
@@ -74,16 +78,26 @@ class NoLoops(SegmentText):
         following = self._text
         repeated = (F.pad(self._matched, (1, -1)) + 1 >= self._n) & (self._places < rows.segment_tokens[:, None])
         repeated &= bound[:, None] & (following != EOS)  # finished rows repeat </s>
-        times = torch.zeros(logits.shape, dtype=torch.long, device=logits.device)
+        times, allowed = torch.zeros(2, *logits.shape, dtype=torch.long, device=logits.device)
         times.scatter_add_(1, following, repeated.long())
-        found = repeated & (times.gather(1, following) >= rows.current(self._most)[:, None])
+        allowed.scatter_add_(1, self._source(rows), (F.pad(self._heard, (1, -1)) + 1 >= self._n).long())
+        allowed = allowed.gather(1, following).maximum(rows.current(self._twice)[:, None])
+        found = repeated & (times.gather(1, following) >= allowed)
         logits.scatter_(1, torch.where(found, following, PAD), -math.inf)  # PAD is forbidden anyway
 
     def advance(self, rows: Rows, consumed: Tensor) -> None:
+        within = consumed == 0
         self._matched = _extend(self._matched, self._text, rows.token, rows.segment_tokens - 1)
-        times = (self._matched >= self._n).sum(1)  # before this one
-        self._spent = (self._spent + (times >= rows.current(self._most))) * (consumed == 0)
+        source = self._source(rows)  # of the next segment after a separator, where nothing is heard yet
+        self._heard = (F.pad(self._heard, (1, -1)) + 1) * ((source == rows.token[:, None]) & within[:, None])
+        times, heard = ((matched >= self._n).sum(1) for matched in (self._matched, self._heard))  # before this one
+        self._spent = (self._spent + (times >= heard.maximum(rows.current(self._twice)))) * within
         super().advance(rows, consumed)
+
+    def _source(self, rows: Rows) -> Tensor:
+        """(A*K, L) the source segment of each row."""
+        place = rows.segments.clamp(max=self._texts.shape[1] - 1)
+        return self._texts[torch.arange(len(place), device=place.device), place]
 
 
 def repetitions(texts: Tensor, lengths: Tensor, n: int) -> Tensor:

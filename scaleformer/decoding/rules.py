@@ -50,7 +50,7 @@ def break_rules(source: SourceSegments, texts: Sequence[Sequence[int]], config: 
     longest = max(map(len, texts))
     tokens = torch.tensor([[*text, *[SEP] * (longest - len(text))] for text in texts]).to(rows.token)
     lengths = torch.tensor([len(text) for text in texts]).to(rows.token)
-    words = max(int(tokens.max()), int(source.forced.max()), SPECIAL) + 1
+    words = max(int(tokens.max()), source.highest, SPECIAL) + 1
     broken = torch.zeros_like(lengths, dtype=torch.bool)
     for place, token in enumerate(tokens.unbind(1)):
         logits = torch.zeros(len(texts), words, device=token.device)

@@ -27,6 +27,7 @@ class SourceSegments:
     forced        (T,) long: all tokens with which translations of segments begin, as in `search.decode`, and `<pad>`
     starts, forced_lengths, prefixes  (B, n) long: where those of a segment begin, how many they are, and how many
                   without `<sep>`
+    highest       of all these tokens
     ahead         (B, n) long: from each segment up to the next one with forced tokens
     """
 
@@ -54,6 +55,7 @@ class SourceSegments:
                 ahead[b, :i] = ahead[b, :i].minimum(torch.arange(i, 0, -1))
                 flat += tokens
         self.forced = source.new_tensor([*flat, PAD])
+        self.highest = max(int(source.max()), *flat, PAD)
         self.starts, self.forced_lengths, self.prefixes, self.ahead = tables.to(source.device)
 
     def texts(self) -> Tensor:

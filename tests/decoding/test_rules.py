@@ -120,15 +120,15 @@ def test_what_the_source_says_twice_may_be_said_twice():
 
     config = DecodingConfig(strategy="greedy", max_length_ratio=3.0, max_length_offset=10)
     [[found]] = decode(FakeModel(logits), *batch([*text, SEP, EOS]), config)
-    # B A B A and A B A B stand twice each after seven tokens; then come four that are too many
-    assert found.tokens == (*text, *[B, A] * 5, B, SEP)
+    # B A B A and A B A B stand twice each after seven tokens; then come six that are too many
+    assert found.tokens == (*text, *[B, A] * 6, B, SEP)
 
 
 def test_segments_may_repeat_each_other():
     model = FakeModel(lambda source, written: table({A: 0.9, SEP: 0.08, EOS: 0.02}))
     config = free(strategy="greedy", match_segments=True, loop_ngram_size=1)
     [[found]] = decode(model, *batch([B, SEP, C, SEP, A, SEP, EOS]), config)
-    assert found.tokens == (*[A] * 5, SEP) * 3  # one, and four that are too many
+    assert found.tokens == (*[A] * 7, SEP) * 3  # one, and six that are too many
     assert found.finished
 
 
@@ -256,7 +256,7 @@ def test_a_loop_is_one_in_all_that_answers_a_source_segment() -> None:
     config = DecodingConfig(strategy="greedy", loop_ngram_size=2, max_length_ratio=0, max_length_offset=12)
     source = [A, SEP, B, SEP, EOS]
     [[found]] = decode(FakeModel(lambda source, written: logits), *batch(source), config)
-    assert found.tokens == (A, A, A, A, A, A, SEP0, A, B, A, SEP) * 2
+    assert found.tokens == (*[A] * 8, SEP0, A, B, A, SEP) * 2
     assert not loops(found.tokens, source, 2)
 
 
