@@ -159,7 +159,7 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
         for number, stage in enumerate(self.stages, 1):
             splits = stage.report.splits.items()
             report.splits |= {stage_name(number, key): split for key, split in splits if key.endswith("train")}
-            shares = stage.report.corpora or {"": CorpusReport(0)}
+            shares = stage.report.corpora or {"": CorpusReport(1.0)}
             report.corpora |= {stage_name(number, name): share for name, share in shares.items()}
         report.splits |= self._validation_report()
         return report

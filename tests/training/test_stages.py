@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
 import torch
 
 from scaleformer.training import run as training
+from tests.processes import Training, assert_same, finish
 from tests.trainings import FAST, configure, read_metrics, weights
 
 STAGES = "data.stages=[{level: segment, until: 0.5, max_tokens: 200}, {level: document, multi_resolution: true}]"
@@ -64,6 +66,16 @@ def test_a_run_killed_in_each_stage_resumes_exactly(
     counts = [json.loads((run / "results" / "data.json").read_text())["corpora"] for run in (whole, parts)]
     assert counts[0] == counts[1]
     assert {name: corpus["steps"] for name, corpus in counts[0].items()} == {"stage 1": 4, "stage 2": 4}
+
+
+def test_two_processes_killed_between_two_stages_resume_exactly(tmp_path: Path, cache: Path) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    options = (*OPTIONS, "trainer.max_steps=6", "data.stages=[{level: segment, until: 3}, {multi_resolution: true}]")
+    finish(whole, cache, *options, world=2)
+    training = Training(parts, cache, *options, world=2, kills={1: (3, signal.SIGKILL)})
+    assert training.wait()[1] == -signal.SIGKILL, training.output
+    finish(parts, cache, *options, f"resume={parts}", world=2)
+    assert_same(whole, parts)
 
 
 @pytest.mark.parametrize(
