@@ -126,7 +126,8 @@ def _translate(
     documents = list(islice(corpus.source.read(), options.max_documents))
     texts, ids = [document.source for document in documents], [document.id for document in documents]
     request = Request(texts, decoding, ids, mode, options.max_tokens, corpus.tag)
-    with resumable_translations(model, request, path.with_name(f".{path.stem}.part"), path.stem) as translations:
+    kept, what = path.with_name(f".{path.stem}.part"), counted(len(documents), "document")
+    with resumable_translations(model, request, kept, what) as translations:
         found = translated(documents, translations)
         save_translations(path, found)
     uses = [choice_scores.find_uses(choices, document, options.reach) for document in found]

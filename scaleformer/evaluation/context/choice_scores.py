@@ -126,7 +126,7 @@ def score_classes(choices: Sequence[Choice], uses: Sequence[Use]) -> list[dict[s
             wanted, given = sum(use.reference == name for use in own), sum(use.used == (name,) for use in own)
             right = sum(use.outcome == "same" for use in own if use.reference == name)
             if wanted + given:
-                row = {"choice": choice.name, "name": name, "references": wanted, "translations": given}
+                row = {"choice": choice.name, "class": name, "references": wanted, "translations": given}
                 row |= {"precision": right / given if given else None, "recall": right / wanted if wanted else None}
                 found.append({**row, "f1": 2 * right / (wanted + given)})
     return found
