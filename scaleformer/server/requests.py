@@ -78,7 +78,8 @@ class Targets(RootModel[list[list[Text]]]):
 
 class SourceDocument(BaseModel):
     """A document: its segments, or a text that is split like a file. target: translations of the segments of the text,
-    to be put into it in place of translating them."""
+    to be put into it in place of translating them. draft: texts that its translation probably has, by the places of its
+    segments, such as its translation before it was edited; they do not change the result."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -86,6 +87,7 @@ class SourceDocument(BaseModel):
     source: list[Text] | None = None
     text: Text | None = None
     target: list[Text] | None = None
+    draft: list[Text] | None = None
 
     @model_validator(mode="after")
     def _one_of_both(self) -> SourceDocument:
@@ -122,7 +124,8 @@ class TranslatedDocument(BaseModel):
     """A translation. finished: False if a length limit cut it; cut: the segments (from 0) in which it did; long:
     segments longer than any in training, parts of which may stay untranslated; empty: segments with text but an empty
     translation; shared: segments merged into the translation of the one before; alignments: one per segment, with
-    `align`. For a text also its segments and the translated text."""
+    `align`; changed: with a draft, the segments that differ from it. For a text also its segments and the translated
+    text."""
 
     id: str
     target: list[str]
@@ -134,6 +137,7 @@ class TranslatedDocument(BaseModel):
     long: list[int] = []
     empty: list[int] = []
     shared: list[int] = []
+    changed: list[int] | None = None
     n_best: list[Alternative] | None = None
     alignments: list[str] | None = None
     source: list[str] | None = None

@@ -87,7 +87,7 @@ class Service:
             raise HTTPException(422, " ".join(str(error).split("\n"))) from None
         ticket = Ticket()
         jobs = [
-            Job(ticket, number, source.name, source.segments, source.settings, tokens, size)
+            Job(ticket, number, source.name, source.segments, source.settings, tokens, size, source.draft or ())
             for number, (source, (tokens, size)) in enumerate(zip(sources, sizes, strict=True))
             if number not in given
         ]
@@ -118,7 +118,7 @@ class Service:
                     else "split it"
                 )
                 raise ValueError(f"{source.name}: {most:,} source tokens, more than {self.limits.longest:,}: {cut}")
-            sizes.append((sum(counts), sum(map(len, source.segments)) + len(counts) + 1))
+            sizes.append((sum(counts), sum(map(len, [*source.segments, *(source.draft or ())])) + len(counts) + 1))
         return sizes
 
     async def _read(self, proses: Sequence[Prose]) -> Sequence[Read]:
@@ -219,6 +219,7 @@ class Opened:
             long=self._long(source.segments),
             empty=empty_places(source.segments, translation),
             shared=list(best.shared),
+            changed=_changed(source.draft, best.segments),
             alignments=in_pharaoh(done),
         )
         if source.settings.decoding.n_best > 1:
@@ -300,3 +301,8 @@ async def while_present(request: Request, work: Coroutine[Any, Any, T]) -> T:
 def in_pharaoh(done: Done) -> list[str] | None:
     """The alignments of a document as an answer has them; None where none were requested."""
     return None if done.alignments is None else list(map(as_pharaoh, done.alignments))
+
+
+def _changed(draft: Sequence[str] | None, segments: Sequence[str]) -> list[int] | None:
+    """The segments that differ from a draft; None without one."""
+    return None if draft is None else [n for n, text in enumerate(segments) if [text] != list(draft[n : n + 1])]

@@ -37,18 +37,20 @@ ReadAll = Callable[[Sequence[Prose]], Awaitable[Sequence[Read]]]
 @dataclass(frozen=True)
 class Source:
     """A document to translate. file: the text or file that it came from; kept: what the placeholders of each segment
-    stand for, () if that is unknown."""
+    stand for, () if that is unknown; draft: as in `SourceDocument`."""
 
     name: str
     segments: Sequence[str]
     settings: Settings
     file: Prose | LinesFile | None = None
     kept: Sequence[Kept] = ()
+    draft: Sequence[str] | None = None
 
     @property
     def size(self) -> int:
         """How much there is to read, in bytes or characters."""
-        return self.file.size if isinstance(self.file, Prose) else sum(map(len, self.segments))
+        drafted = sum(map(len, self.draft or ()))
+        return drafted + (self.file.size if isinstance(self.file, Prose) else sum(map(len, self.segments)))
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ async def open_documents(
         decoding = choose_file_decoding(translator, replace(settings.decoding, n_best=1), sum(map(len, kept)))
         alike = replace(settings, decoding=replace(decoding, n_best=settings.decoding.n_best))
         found[number] = Source(names[number], segments, alike, text, kept)
-    return found
+    return [replace(source, draft=document.draft) for source, document in zip(found, documents, strict=True)]
 
 
 async def open_upload(
@@ -115,7 +117,9 @@ async def open_upload(
     if format == "jsonl":
         lines = await to_thread.run_sync(read_lines_file, source, format)
         alike = replace(settings, decoding=choose_file_decoding(translator, settings.decoding, 0))
-        return [Source(document.name, document.source, alike, lines) for document in lines.documents]
+        return [
+            Source(document.name, document.source, alike, lines, draft=document.draft) for document in lines.documents
+        ]
     by_line = format == "text" and (options.split or splitting.split) == "auto"
     grain = "none" if by_line else grain
     check_language(format, language, grain)

@@ -37,10 +37,12 @@ class Settings:
     terms: tuple[tuple[str, str], ...] = ()
     align: bool = False
 
-    def request(self, documents: Sequence[Sequence[str]], names: Sequence[str] = ()) -> Request:
+    def request(
+        self, documents: Sequence[Sequence[str]], names: Sequence[str] = (), drafts: Sequence[Sequence[str]] = ()
+    ) -> Request:
         """The request to the translator. Raises ValueError for settings that do not fit together."""
         how = self.mode, self.max_tokens, self.tag
-        return Request(documents, self.decoding, names, *how, terms=dict(self.terms))
+        return Request(documents, self.decoding, names, *how, terms=dict(self.terms), drafts=drafts)
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,7 @@ class Job:
     settings: Settings
     tokens: int
     size: int
+    draft: Sequence[str] = ()
 
 
 class Worker:
@@ -236,7 +239,8 @@ class Worker:
             job.ticket.tell(Done(job.document, translation, alignments))
 
         try:
-            request = settings.request([job.segments for job in batch], [job.name for job in batch])
+            what = [job.segments for job in batch], [job.name for job in batch], [job.draft for job in batch]
+            request = settings.request(*what)
             self._translator.translate_documents(request, Listener(finished=finish, segments=watch))
         except _GivenUp:
             pass

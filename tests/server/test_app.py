@@ -168,6 +168,24 @@ def test_given_translations_are_written(server, tmp_path):
     assert (wrong.status_code, "goes with text" in error_of(wrong)) == (422, True)
 
 
+@pytest.mark.parametrize("strategy", ["greedy", "beam"])
+def test_what_differs_from_a_draft_is_told(server, translator, strategy):
+    found = translator.translate(TEXTS, strategy=strategy, **LONG)
+    first = [*found[0][:1], "another", "and more"]
+    drafts = [first, ["\U0001f600 \u4e00"], []]
+    asked = [{"source": source, "draft": draft} for source, draft in zip(TEXTS, drafts, strict=True)]
+    answers = server.post(documents=asked, options={"strategy": strategy, **LONG}).json()["documents"]
+    assert [answer["target"] for answer in answers] == found
+    assert [answer["changed"] for answer in answers] == [[1], [0], [0, 1, 2]]
+    [answer] = server.post(documents=[{"source": TEXTS[0]}]).json()["documents"]
+    assert "changed" not in answer
+    [answer] = server.post(documents=[{"text": "a dog\n", "draft": ["x"]}]).json()["documents"]
+    assert answer["changed"] == [0]
+    wrong = server.post(documents=[{"source": ["a"], "draft": "b"}])
+    assert (wrong.status_code, list(wrong.json())) == (422, ["error"])
+    assert "documents.0.draft='b': Input should be a valid list" in wrong.json()["error"]
+
+
 def test_segments_stream_before_their_document(server, translator):
     events = server.events("/translate/stream", json={"documents": documents(), "options": LONG})
     names = [name for name, _ in events]
