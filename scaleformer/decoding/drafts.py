@@ -226,22 +226,20 @@ def _mark(model: DraftableModel, read: _Read, documents: Sequence[DraftedDocumen
     """Mark the segments of documents that are what the model writes; returns all others: the document, the number of
     the segment, and how many of its tokens are so."""
     rows = []
-    choices = [
-        torch.cat([logits.argmax(1) for logits in model.logit_parts(states[: starts[max(starts)]])]).tolist()
-        for states, starts in zip(read.states, read.starts, strict=True)
-    ]
     for n, (document, starts) in enumerate(zip(documents, read.starts, strict=True)):
-        settled = document.settled()
-        for number, text in enumerate(document.texts):
-            if text is None:
+        open_ones = [number for number, settled in enumerate(document.settled()) if not settled]
+        first = starts[open_ones[0]] - 1 if open_ones else starts[max(starts)]
+        parts = [logits.argmax(1) for logits in model.logit_parts(read.states[n, first : starts[max(starts)]])]
+        choices = torch.cat(parts).tolist() if parts else []
+        for number in open_ones:
+            if (text := document.texts[number]) is None:
                 continue
             begun = len(document.forced.get(number, ()))
-            start = starts[number] - 1
-            chosen = zip(text[begun:], choices[n][start + begun :], strict=False)
+            chosen = zip(text[begun:], choices[starts[number] - 1 - first + begun :], strict=False)
             same = begun + sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], chosen))
             if document.given(number) or (same == len(text) and not document.wrong[number]):
                 document.decoded[number], document.cut[number] = turn, False
-            elif not settled[number]:
+            else:
                 rows.append(Row(n, number, 0 if document.wrong[number] else same))
     return rows
 
@@ -252,10 +250,11 @@ def _hypothesis(
     tokens = [token for text in document.texts for token in text or ()]
     states = read.states[n, : len(tokens) + 1]
     following = torch.tensor([*tokens, EOS], device=states.device)
-    found = [logits.log_softmax(1) for logits in model.logit_parts(states)]
-    logs = torch.cat(
-        [log.gather(1, at[:, None])[:, 0] for log, at in zip(found, following.split(len(found[0])), strict=True)]
-    )
+    parts, done = [], 0
+    for logits in model.logit_parts(states):
+        parts.append(logits.log_softmax(1).gather(1, following[done : done + len(logits), None])[:, 0])
+        done += len(logits)
+    logs = torch.cat(parts)
     free = torch.ones_like(logs, dtype=torch.bool)
     for number, given in document.forced.items():
         start = read.starts[n][number] - 1
