@@ -2,6 +2,7 @@
 
 scaleformer translate checkpoint=RUN input=FILE output=FILE [boundaries=blank] [decoding.beam_size=5]
 scaleformer translate checkpoint=RUN input=FOLDER output=FOLDER [split=paragraph] [source_language=en]
+scaleformer translate checkpoint=RUN input=FOLDER output=FOLDER update=true    (the source was edited)
 
 Finished documents are kept in OUTPUT.part until all are done: the same call continues after an interruption. Documents
 finished after an unfinished one, or within the current batch, are translated again.
@@ -26,6 +27,7 @@ from scaleformer.translation.files.lines import Boundaries, LinesFormat
 from scaleformer.translation.files.setup import Setup
 from scaleformer.translation.files.translating import translate_files
 from scaleformer.translation.files.translating_lines import LinesTask, translate_lines
+from scaleformer.translation.files.updating import Edits
 from scaleformer.translation.translation_memory import TranslationMemory
 from scaleformer.translation.translator import Precision, Translator
 
@@ -43,6 +45,8 @@ class Options:
     input: str | tuple[str, ...]
     output: str
     overwrite: bool
+    update: bool
+    edits: Edits
     format: LinesFormat
     output_format: LinesFormat
     mode: Mode | None
@@ -64,17 +68,23 @@ class Options:
 
 
 def main(options: Options, given: Sequence[str]) -> None:
+    if options.edits != "keep" and not options.update:
+        raise ValueError(f"edits={options.edits}: for update=true: set both, or overwrite=true to replace translations")
     of_lines = [name for name, usual in ONLY_LINES.items() if getattr(options, name) != usual]
     if isinstance(options.input, tuple) or _are_documents(options.input, options, bool(of_lines)):
         for name in of_lines:
             value = getattr(options, name)
             raise ValueError(f"{name}={value}: for lines of text and JSON Lines, not for files: leave it out")
         setup, inputs = _setup(options, given), listed(options.input)
-        translate_files(setup, inputs, options.output, options.split, options.source_language, options.overwrite)
+        how = options.split, options.source_language, options.overwrite, options.update, options.edits
+        translate_files(setup, inputs, options.output, *how)
+    elif options.update:
+        wanted = 'files and folders; JSON Lines take the old translation as "draft": [...] in each document'
+        raise ValueError(f"update=true: input={options.input} is read as lines, wanted {wanted}")
     else:
-        how = options.format, options.output_format, options.boundaries, options.ids
+        read = options.format, options.output_format, options.boundaries, options.ids
         more = options.align, options.alternatives, options.overwrite
-        task = LinesTask(Input(options.input), options.output, *how, *more)
+        task = LinesTask(Input(options.input), options.output, *read, *more)
         translate_lines(_setup(options, given), task)
 
 

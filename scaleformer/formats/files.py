@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from scaleformer.formats.blocks import Block
+from scaleformer.formats.blocks import Block, Span
 from scaleformer.formats.recognition import FORMATS, load
 from scaleformer.formats.restoring import Change, find_changes
 from scaleformer.formats.segments import Segment, split_block
@@ -51,17 +51,32 @@ def write_prose(
 ) -> bytes:
     """The content of a file with the translations of all its segments in order; counts what could not be translated or
     placed, by reason."""
-    rest = iter(texts)
+    content = file.write(prose_changes(segments, texts, counts))
+    counts.update(file.left)
+    return content
+
+
+def prose_changes(
+    segments: Sequence[Sequence[Segment]],
+    texts: Sequence[str],
+    counts: Counter[str],
+    given: Mapping[int, tuple[str | Span, ...]] | None = None,
+) -> list[list[Change]]:
+    """The changes of each block by the translations of its segments. given: what is written for segments, by their
+    numbers in the file, whatever their translations."""
+    rest = iter(enumerate(texts))
     changes = []
     for some in segments:
-        found = []
+        found: list[str] = []
+        own: list[Change] = []
         for segment in some:
-            text = next(rest, "")
+            number, text = next(rest, (-1, ""))
+            if given and number in given:
+                own.append(Change(segment.start, segment.stop, given[number], given=True))
+                text = segment.text
             if text != segment.text and not _PLACEHOLDERS.sub("", text := plain(text).strip()).strip():
                 counts["segments without a translation left as they are"] += 1
                 text = segment.text
             found.append(text)
-        changes.append(find_changes(some, found, counts))
-    content = file.write(changes)
-    counts.update(file.left)
-    return content
+        changes.append(sorted([*find_changes(some, found, counts), *own], key=lambda change: change.start))
+    return changes

@@ -60,13 +60,15 @@ class MarkdownFile:
         html = [place for place, (_, hole) in enumerate(self._holes) if hole is None]
         edits = html_edits(self.content, [self.blocks[i] for i in html], [changes[i] for i in html], self.left)
         inside: dict[Inline, list[list[Edit]]] = defaultdict(list)
+        given: dict[Inline, list[list[Edit]]] = defaultdict(list)
         for (block, hole), some in zip(self._holes, changes, strict=True):
             if hole is not None:
-                inside[hole] += [_ways(block, hole, change) for change in some]
+                inside[hole] += [_ways(block, hole, change) for change in some if not change.given]
+                given[hole] += [_ways(block, hole, change) for change in some if change.given]
         for inline, ways in inside.items():
-            chosen = self._parser.choose(inline.content, inline.form, ways) if ways else []
+            chosen = self._parser.choose(inline.content, inline.form, ways, given[inline])
             edits += [inline.raw(edit, self.content) for edit in chosen]
-            if lost := len(ways) - len(chosen):
+            if lost := len(ways) + len(given[inline]) - len(chosen):
                 self.left["segments left as they are, since their translation would change the structure"] += lost
         return splice(self.content, edits).encode()
 
@@ -158,12 +160,18 @@ class _Parser:
                 yield token, form, _KINDS.get(form, "item" if items else "paragraph")
             form = "underlined" if token.markup in ("=", "-") else _FORMS.get(token.type, "paragraph")
 
-    def choose(self, content: str, form: str, edits: Sequence[Sequence[Edit]]) -> list[Edit]:
+    def choose(
+        self, content: str, form: str, edits: Sequence[Sequence[Edit]], given: Sequence[Sequence[Edit]] = ()
+    ) -> list[Edit]:
         """The edits with which the structure of a block (its form as in `blocks`) stays the same: of each the first of
-        its ways to write it with which it does, if there is one. All are tried at once, halves only if that fails."""
+        its ways to write it with which it does, if there is one. All are tried at once, halves only if that fails.
+        given: edits that change it as they do in the last of their ways."""
         chosen: list[Edit] = []
-        wanted = self._structure(content, form)
-        waiting = [edits]
+        wanted = self._structure(content, form) if edits or given else None
+        for one in given:
+            wanted = self._structure(splice(content, [*chosen, one[-1]]), form)
+            chosen.append(next(way for way in one if wanted == self._structure(splice(content, [*chosen, way]), form)))
+        waiting = [edits] if edits else []
         while waiting:
             some = waiting.pop()
             ways = list(zip(*some, strict=True))

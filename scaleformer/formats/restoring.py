@@ -19,12 +19,13 @@ _PLACEHOLDER = re.compile(f"({'|'.join(PLACEHOLDERS)})")
 @dataclass(frozen=True)
 class Change:
     """A replacement for text[start:stop] of a block; refused: it lacks placeholders, so that the message of a program
-    must stay as it is."""
+    must stay as it is; given: by a person, whatever it does to the structure of the file."""
 
     start: int
     stop: int
     parts: tuple[str | Span, ...]
     refused: bool = False
+    given: bool = False
 
 
 def restore(segment: Segment, translation: str, counts: Counter[str]) -> Change:

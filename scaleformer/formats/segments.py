@@ -60,7 +60,7 @@ def split_block(block: Block, language: str, grain: str) -> list[Segment]:
     Spans around the whole segment, such as marks around a sentence, stay outside. A sentence with more spans than
     there are placeholders is split between them. Raises DataError if sentencex is not installed.
     """
-    spans = dict(zip((i for i, c in enumerate(block.text) if c == MARK), block.spans, strict=True))
+    spans = _by_place(block)
     ends = _sentence_ends(block.text, spans, language) if grain == "sentence" else [len(block.text)]
     segments, start = [], 0
     for end in ends:
@@ -71,6 +71,15 @@ def split_block(block: Block, language: str, grain: str) -> list[Segment]:
                 segments.append(replace(_segment(block.text, spans, first, last), flags=block.flags))
             start = stop
     return segments
+
+
+def cut_segment(block: Block, start: int, stop: int) -> Segment:
+    """text[start:stop] of a block as a segment."""
+    return _segment(block.text, _by_place(block), start, stop)
+
+
+def _by_place(block: Block) -> dict[int, Span]:
+    return dict(zip((i for i, c in enumerate(block.text) if c == MARK), block.spans, strict=True))
 
 
 def _sentence_ends(text: str, spans: dict[int, Span], language: str) -> list[int]:

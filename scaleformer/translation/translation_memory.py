@@ -41,7 +41,7 @@ class TranslationMemory:
                 continue
             self._texts[_normal(source)][target] += 1
             ours = masked(_normal(source))
-            self._masked[ours.text][_renumbered(masked(_normal(target)), ours)] += 1
+            self._masked[ours.text][renumbered(masked(_normal(target)), ours)] += 1
 
     @classmethod
     def read(cls, path: str, languages: tuple[str | None, str | None] = (None, None)) -> TranslationMemory:
@@ -112,7 +112,7 @@ def masked(text: str) -> Masked:
     return Masked(mask(text, zip(places, PLACEHOLDERS, strict=False)), tuple(text[slice(*place)] for place in places))
 
 
-def _renumbered(target: Masked, source: Masked) -> Masked | None:
+def renumbered(target: Masked, source: Masked) -> Masked | None:
     """The target with the placeholders of the source for the same spans; None if the spans differ."""
     if Counter(target.spans) != Counter(source.spans):
         return None

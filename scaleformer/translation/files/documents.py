@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from scaleformer.checkpoints.model_file import LoadedModel
 from scaleformer.decoding.config import DecodingConfig
-from scaleformer.formats.files import read_prose, write_prose
+from scaleformer.formats.files import BlockFile, prose_changes, read_prose
 from scaleformer.formats.lines import Input, read_content
 from scaleformer.formats.recognition import FORMATS, TRANSLATED, recognise, refusal
+from scaleformer.formats.restoring import Change
+from scaleformer.formats.segments import Block, Span
 from scaleformer.formats.text import TextFile
 from scaleformer.system.errors import DataError
 from scaleformer.text.languages import check_code
@@ -28,10 +30,17 @@ Split = Literal["auto", "sentence", "paragraph"]
 
 class ProseFile:
     """A file whose prose is one document: its segments by block, and the file with their translations. Raises DataError
-    if it cannot be read, ValueError if its sentences are of an unknown language."""
+    if it cannot be read, ValueError if its sentences are of an unknown language.
+
+    given    what `write` writes for segments, by number, whatever their translations
+    changes  what it wrote last, by block
+    """
 
     def __init__(self, content: bytes, name: str, format: str, language: str, grain: str, target: str = "") -> None:
         check_language(format, language, grain)
+        self._name, self._format, self._grain = name, format, grain
+        self.given: Mapping[int, tuple[str | Span, ...]] = {}
+        self.changes: list[list[Change]] = []
         self._file, self.segments = read_prose(content, name, format, language, grain, target)
         flat = [segment for segments in self.segments for segment in segments]
         masked = tuple(Masked(segment.text, segment.kept) for segment in flat)
@@ -42,7 +51,23 @@ class ProseFile:
 
     def write(self, translations: Sequence[Translation], counts: Counter[str]) -> bytes:
         """The content of the translated file; counts what could not be translated or placed, by reason."""
-        return write_prose(self._file, self.segments, translations[0].segments, counts)
+        self.changes = prose_changes(self.segments, translations[0].segments, counts, self.given)
+        content = self._file.write(self.changes)
+        counts.update(self._file.left)
+        return content
+
+    @property
+    def blocks(self) -> Sequence[Block]:
+        """The blocks of the source."""
+        return self._file.blocks
+
+    def read_written(self, content: bytes) -> BlockFile | None:
+        """The translated file; None where its blocks would be those of its source, as in catalogues. Raises
+        DataError."""
+        if FORMATS[self._format].rows:
+            return None
+        grain = "none" if self._grain == "none" else "paragraph"
+        return read_prose(content, self._name, self._format, "", grain)[0]
 
 
 Opened = LinesFile | ProseFile

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from scaleformer.formats.folders import find_files
@@ -38,10 +39,13 @@ class FilePlan:
         return [(source, target) for source, target in self.pairs if target not in old]
 
 
-def plan_files(inputs: Sequence[str], output: str, overwrite: bool = False) -> FilePlan:
+def plan_files(
+    inputs: Sequence[str], output: str, overwrite: bool = False, known: Callable[[Path], object] | None = None
+) -> FilePlan:
     """Map one file to a file or into a folder, and several files, or those below folders, into a folder by name.
 
     overwrite  whether translations that exist are replaced; else they are kept
+    known      whether a translation that exists can be replaced without losing what a person wrote
     Files in the output folder are not inputs. Raises DataError if an input is missing, no file has a known format, the
     parent of the output is missing, the output is an input or has a different format, two files share a name, or the
     output for a single file exists.
@@ -70,10 +74,18 @@ def plan_files(inputs: Sequence[str], output: str, overwrite: bool = False) -> F
     if not plan.pairs:
         others = ", ".join(f"{count} {ending}" for ending, count in plan.left.most_common(5)) or "no files"
         raise DataError(f"{', '.join(inputs)}: nothing to translate ({others}): wanted files in {' '.join(ENDINGS)}")
-    plan.kept = set() if overwrite else {target for _, target in plan.pairs if target.is_file()}
+    there = {target for _, target in plan.pairs if target.is_file()}
+    plan.kept = set() if overwrite else {target for target in there if known is None or not known(target)}
     if single and plan.kept:
-        raise DataError(f"{plan.pairs[0][1]}: exists and may have been corrected: overwrite=true replaces it")
+        why = "exists and may have been corrected" + ", and no record tells" * (known is not None)
+        raise DataError(f"{plan.pairs[0][1]}: {why}: overwrite=true replaces it")
     return plan
+
+
+def free_name(path: Path) -> Path:
+    """A name for a copy of an edited file that no file has: PATH.edited, PATH.edited2 ..."""
+    names = (path.with_name(f"{path.name}.edited{number if number > 1 else ''}") for number in count(1))
+    return next(name for name in names if not name.exists())
 
 
 def _add(plan: FilePlan, path: Path, folder: Path) -> None:
