@@ -193,6 +193,20 @@ def test_what_has_no_place_any_more_is_kept_beside(words, page, caplog, edit):
     assert "has no place" not in caplog.text
 
 
+def test_a_correction_whose_source_is_edited_later_is_kept_beside(words, page, caplog):
+    source, output, again = page
+    again()
+    corrected = output.read_text().replace("A HOUSE", "UNA CASA")
+    output.write_text(corrected)
+    again("update=true")
+    assert "has no place" not in caplog.text
+    source.write_text(TEXT.replace("a house", "a big house"))
+    again("update=true")
+    assert f"they are kept as {output}.edited" in caplog.text
+    assert output.with_name("b.md.edited").read_text() == corrected
+    assert "A BIG HOUSE" in output.read_text()
+
+
 def test_a_damaged_or_foreign_record_loses_nothing(words, page, caplog, translate):
     source, output, again = page
     again()

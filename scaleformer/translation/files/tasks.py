@@ -51,9 +51,8 @@ class FileTask:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the present file has anything by hand that its new translation has not, and that is wanted."""
-        known = self.earlier
-        return known is not None and known.edited and not known.whole and not known.discarded
+        """Whether the present file has anything by hand that its new translation has not."""
+        return self.earlier is not None and not self.earlier.whole
 
     @property
     def texts(self) -> list[str]:

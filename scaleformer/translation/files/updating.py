@@ -36,7 +36,8 @@ class Earlier:
     same       the numbers there of segments that are the same; draft: the translations that segments probably have
     corrected  the texts of segments that a person corrected; parts: how they are written
     discarded  numbers of corrected segments whose corrections are not wanted; -1: the segment is gone, too
-    edited     whether the file is not as the program wrote it; whole: whether it is but for the segments `corrected`
+    edited     whether the file is not as the program wrote it
+    whole      whether all that is wanted of a person's work is in `corrected`
     """
 
     record: FileRecord
@@ -46,7 +47,7 @@ class Earlier:
     parts: dict[int, tuple[str | Span, ...]] = field(default_factory=dict)
     discarded: list[int] = field(default_factory=list)
     edited: bool = False
-    whole: bool = False
+    whole: bool = True
 
     def documents(self, documents: Sequence[FileDocument]) -> Iterator[FileDocument]:
         """The documents of the file with their drafts, and with the corrections as fixed texts."""
@@ -86,6 +87,7 @@ def find_earlier(file: Opened, record: FileRecord, content: bytes | None, edits:
             _correct(found, number, pieces[place], masked[number])
         else:
             found.corrected[number] = target[place]
+    found.whole |= edits == "discard"
     return found
 
 
@@ -114,7 +116,7 @@ def _frame(written: BlockFile, places: Sequence[Place]) -> str:
     changes: list[list[Change]] = [[] for _ in written.blocks]
     for place in places:
         if place and place[1] < place[2]:
-            changes[place[0]].append(Change(place[1], place[2], ("x",)))
+            changes[place[0]].append(Change(place[1], place[2], ("x",), given=True))
     return hash_of_bytes(written.write(changes))
 
 
