@@ -11,11 +11,11 @@ from typing import Literal
 
 from scaleformer.checkpoints.model_file import LoadedModel
 from scaleformer.decoding.config import DecodingConfig
+from scaleformer.formats.blocks import Block, Span
 from scaleformer.formats.files import BlockFile, prose_changes, read_prose
 from scaleformer.formats.lines import Input, read_content
 from scaleformer.formats.recognition import FORMATS, TRANSLATED, recognise, refusal
 from scaleformer.formats.restoring import Change
-from scaleformer.formats.segments import Block, Span
 from scaleformer.formats.text import TextFile
 from scaleformer.system.errors import DataError
 from scaleformer.text.languages import check_code

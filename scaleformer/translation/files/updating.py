@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from scaleformer.formats.blocks import MARK, Block, Span
 from scaleformer.formats.files import BlockFile
 from scaleformer.formats.restoring import Change
-from scaleformer.formats.segments import MARK, Block, Segment, Span, cut_segment
+from scaleformer.formats.segments import Segment, cut_segment
 from scaleformer.system.errors import DataError
 from scaleformer.translation.files.documents import Opened, ProseFile
 from scaleformer.translation.files.record import FileRecord, Place, hash_of_bytes
