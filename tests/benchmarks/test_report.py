@@ -93,7 +93,7 @@ def test_decoding() -> None:
 @pytest.mark.parametrize("module", ["models_report", "attention_report"])
 def test_every_line_of_a_figure_looks_different(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     figures: list[Figure] = []
-    monkeypatch.setattr(f"scaleformer.benchmarks.{module}.save", lambda figure, path: figures.append(figure))
+    monkeypatch.setattr(f"scaleformer.benchmarks.{module}.save", lambda figure, path, **_: figures.append(figure))
     systems = [f"system {n}" for n in range(14)]
     if module == "models_report":
         case = {"batch": 1, "beams": 4, "ends": [8, 9], "seconds": [1, 2]}

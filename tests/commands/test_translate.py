@@ -239,7 +239,7 @@ def test_a_file_of_text_is_one_document(run, translate, tmp_path):
     [whole] = Translator.load(run, "cpu").translate([lines])
     wanted = [plain(text).strip() or line for text, line in zip(whole, lines, strict=True)]
     assert output.read_text(encoding="utf-8") == "".join(f"{text}\n\n" for text in wanted)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.txt", "page.txt"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.txt", "out.txt.record", "page.txt"]
 
 
 def test_a_segment_longer_than_in_training_is_reported(run, translate, tmp_path, caplog):
