@@ -161,7 +161,8 @@ class Attention(nn.Module, ABC):
         beams = beams_as_queries(query, documents)  # (B, H, K, d)
         return queries_as_beams(self.attend(beams, state.key, state.value, layout))
 
-    #: whether it has `states_before` and `rows_of`
+    #: Whether it has `states_before` and `rows_of`, which nothing calls otherwise: only a mechanism whose state at any
+    #: place can be computed at once needs them.
     resumes: ClassVar[bool] = False
 
     def states_before(self, x: Tensor, segments: Tensor, texts: Tensor, starts: Tensor) -> OwnState:
