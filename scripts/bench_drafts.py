@@ -34,7 +34,7 @@ def timed(translator: Translator, documents: Documents, **settings: Any) -> tupl
     return time.perf_counter() - start, [list(one.segments) for one in found], told[-1]
 
 
-def rows(translator: Translator, documents: Documents, least: int) -> list[tuple[str, ...]]:
+def rows(translator: Translator, documents: Documents, least: int, draft: str) -> list[tuple[str, ...]]:
     """Each row: what was translated, segments, seconds by sentence, whole, from drafts; times as fast as whole;
     times the time of sentences; segments that differ; share of tokens that stayed as drafted."""
     found = []
@@ -42,7 +42,7 @@ def rows(translator: Translator, documents: Documents, least: int) -> list[tuple
     for name, some in [*((f"document {n}", [one]) for n, one in enumerate(alone, 1)), ("all", documents)]:
         by_sentence, _, _ = timed(translator, some, mode="segment")
         whole, plain, _ = timed(translator, some, draft="none")
-        drafted, texts, counts = timed(translator, some, draft="auto" if name == "all" else "segments")
+        drafted, texts, counts = timed(translator, some, draft=draft if name == "all" else "segments")
         found.append(row(name, some, by_sentence, whole, drafted, plain, texts, counts))
         print("|", " | ".join(found[-1]), "|", file=sys.stderr)
         if name == "document 1":
@@ -84,6 +84,7 @@ def main() -> None:
     parser.add_argument("corpus")
     parser.add_argument("--documents", type=int, default=0, help="only the first so many; 0 = all")
     parser.add_argument("--segments", type=int, default=200, help="fewest of a document that is timed alone")
+    parser.add_argument("--draft", choices=("auto", "segments"), default="auto", help="of all beside each other")
     parser.add_argument("--threads", type=int, default=1)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
@@ -102,7 +103,7 @@ def main() -> None:
     ]
     print("| " + " | ".join(names) + " |")
     print("|---|" + "--:|" * (len(names) - 1))
-    for one in rows(translator, documents[: given.documents or None], given.segments):
+    for one in rows(translator, documents[: given.documents or None], given.segments, given.draft):
         print("| " + " | ".join(one) + " |")
 
 

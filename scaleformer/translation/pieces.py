@@ -35,6 +35,10 @@ def _at(report: Report, share: float, tokens: int, _: float) -> None:
     report(tokens, share)
 
 
+def _wanted(watch: Watch, rows: Sequence[tuple[int, int]], row: int, _: Sequence[int]) -> bool:
+    return watch(rows[row][0], [])
+
+
 class Piece(NamedTuple):
     """Segments that are translated at once: a document, consecutive segments of one, or a single segment.
 
@@ -157,7 +161,7 @@ class PieceTranslator:
             names = [piece.name for piece in pieces]
             source = pad(sources, self.loaded.device)
             return decode(model, *source, config, keys=names, progress=report, forced=forced, watch=watch)
-        drafts = self._drafts(pieces, forced, lambda tokens, share: report(tokens, share / 2))
+        drafts = self._drafts(pieces, forced, lambda tokens, share: report(tokens, share / 2), watch)
         return decode_drafts(
             cast(DraftableModel, model), sources, drafts, config, self.loaded.device, forced=forced, watch=watch,
             progress=lambda tokens, share: report(tokens, (1 + share) / 2), counts=self.counts,
@@ -169,9 +173,14 @@ class PieceTranslator:
         return self.config.drafts and bool(getattr(self.loaded.model, "resumes", False))  # an ensemble does not
 
     def _drafts(
-        self, pieces: Sequence[Piece], forced: Sequence[Mapping[int, Sequence[int]]], report: Report
+        self,
+        pieces: Sequence[Piece],
+        forced: Sequence[Mapping[int, Sequence[int]]],
+        report: Report,
+        watch: Watch | None,
     ) -> list[list[Sequence[int]]]:
-        """The tokens of a draft of each segment: as given, or its translation by itself."""
+        """The tokens of a draft of each segment: as given, or its translation by itself. watch: asked, with no tokens,
+        whether a piece is still wanted."""
         drafts: list[list[Sequence[int]]] = []
         alone: dict[tuple[int, int], list[int]] = {}  # source tokens of the segments to translate
         for n, piece in enumerate(pieces):
@@ -190,6 +199,7 @@ class PieceTranslator:
                 self.config,
                 forced=[{0: forced[n][at]} if at in forced[n] else {} for n, at in rows],
                 progress=partial(_at, report, share),
+                watch=None if watch is None else partial(_wanted, watch, rows),
             )
             done += len(rows)
             for (n, at), [hypothesis] in zip(rows, found, strict=True):

@@ -61,3 +61,14 @@ def test_drafts_of_json_lines() -> None:
     assert parse_draft(json.dumps({"source": ["a draft"]}), "file:1") == ()
     with pytest.raises(DataError, match="file:3: 'draft' is 'b', wanted a list of texts, one for each segment"):
         parse_draft(json.dumps({"source": ["a"], "draft": "b"}), "file:3")
+
+
+def test_a_document_is_given_up_while_its_draft_is_written(translator: Translator, monkeypatch: Any) -> None:
+    """At the first question, not when all its segments are translated."""
+    steps: list[int] = []
+    step = type(translator.model).step
+    monkeypatch.setattr(type(translator.model), "step", lambda *given: steps.append(0) or step(*given))
+    request = translator.request([["one two three " * 20] * 3], draft="segments", strategy="greedy", loop_ngram_size=0)
+    [found] = translator.translate_documents(request, Listener(segments=lambda *_: False))
+    assert len(steps) < 5
+    assert not found.finished
