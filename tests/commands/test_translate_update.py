@@ -91,10 +91,10 @@ def test_what_changed_is_counted(words, page):
     source, output, again = page
     again()
     first = output.read_bytes()
-    assert "update: of 5 segments 0 were edited, 0 changed, 5 stay" in again("update=true")
+    assert "update: of 5 segments 0 edited, 0 changed, 5 stay" in again("update=true")
     assert (output.read_bytes(), len(words)) == (first, 1)
     source.write_text(TEXT.replace("house", "home"))
-    assert "update: of 5 segments 1 were edited, 0 changed, 4 stay" in again("update=true")
+    assert "update: of 5 segments 1 edited, 0 changed, 4 stay" in again("update=true")
     assert output.read_text() == first.decode().replace("HOUSE", "HOME")
     assert len(words) == 2
 
@@ -132,7 +132,7 @@ def test_what_a_person_corrected_stays(words, page, text, correction):
     corrected = before.replace(text, correction)
     output.write_text(corrected)
     count = 2 if text.startswith("RUNS.") else 1
-    assert f"{count} correction{'s' * (count > 1)} by hand stay: {source}, segment" in again("update=true")
+    assert f"{count} correction{'s' * (count > 1)} by hand kept: {source}, segment" in again("update=true")
     assert output.read_text() == corrected
     for change in ("the cat walks\n\n", "", "a dog\n\n" * 3):
         source.write_text(change + TEXT)
@@ -246,7 +246,7 @@ def test_a_folder(words, tmp_path, translate, caplog):
     code, _, err = translate(*arguments, "update=true")
     assert code == 0, err
     assert [document[0] for document in words] == ["page a", "page b", "it is new"]
-    assert "update: of 14 segments 1 were edited, 0 changed, 13 stay" in err
+    assert "update: of 14 segments 1 edited, 0 changed, 13 stay" in err
     assert "1 translations exist and are kept, and no record tells what was corrected there" in caplog.text
     assert (output / "a.md").read_text() == "# PAGE A\n\nTHE TREE\n"
     assert (output / "b.md").read_text().startswith("# PÁGINA B\n\n# THE CAT")
@@ -286,7 +286,7 @@ def test_other_formats(words, tmp_path, translate, caplog):
         corrected = output.read_bytes().replace(text, correction)
         output.write_bytes(corrected)
         code, _, err = translate(*arguments, "update=true")
-        assert (code, "1 correction by hand stay" in err) == (0, True), name
+        assert (code, "1 correction by hand kept" in err) == (0, True), name
         assert output.read_bytes() == corrected
     (tmp_path / "a.po").write_bytes(b'msgid "the cat"\nmsgstr ""\n')
     arguments = f"input={tmp_path / 'a.po'}", f"output={tmp_path / 'b.po'}"

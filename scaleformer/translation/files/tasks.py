@@ -132,7 +132,7 @@ def report_update(setup: Setup, request: Request, tasks: Sequence[FileTask], has
         return
     stay = total - edited - changed
     print(
-        f"update: of {counted(total, 'segment')} {edited} were edited, {changed} changed, {stay} stay", file=sys.stderr
+        f"update: of {counted(total, 'segment')} {edited} edited, {changed} changed, {stay} stay", file=sys.stderr
     )
     if any(task.earlier and task.earlier.record.settings != hashes[id(task)][0] for task in updated):
         print("update: another model or other settings than before: all was verified anew", file=sys.stderr)
@@ -140,7 +140,7 @@ def report_update(setup: Setup, request: Request, tasks: Sequence[FileTask], has
         how = f"decoding.strategy={request.decoding.strategy}"
         print(f"update: {how}: cannot use drafts: what was not known is translated from nothing", file=sys.stderr)
     if kept:
-        print(f"update: {counted(len(kept), 'correction')} by hand stay: {some_of(kept)}", file=sys.stderr)
+        print(f"update: {counted(len(kept), 'correction')} by hand kept: {some_of(kept)}", file=sys.stderr)
     if discarded:
         log.warning("%d corrections by hand are discarded: %s", len(discarded), some_of(discarded))
     if lost:
