@@ -131,9 +131,7 @@ def report_update(setup: Setup, request: Request, tasks: Sequence[FileTask], has
     if not updated:
         return
     stay = total - edited - changed
-    print(
-        f"update: of {counted(total, 'segment')} {edited} edited, {changed} changed, {stay} stay", file=sys.stderr
-    )
+    print(f"update: of {counted(total, 'segment')} {edited} edited, {changed} changed, {stay} stay", file=sys.stderr)
     if any(task.earlier and task.earlier.record.settings != hashes[id(task)][0] for task in updated):
         print("update: another model or other settings than before: all was verified anew", file=sys.stderr)
     if not PieceTranslator(setup.translator, request.decoding).drafted:
