@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import textwrap
 import warnings
@@ -27,6 +28,7 @@ from scaleformer.report.fonts import choose_fonts
 # two dollars in a name or text are not a formula; set here, since all figures use this module
 matplotlib.rcParams["text.parse_math"] = False
 matplotlib.rcParams["pdf.fonttype"] = 42  # text of a PDF stays text for other programs
+logging.getLogger("fontTools").setLevel(logging.WARNING)  # it tells every table of a font that a PDF takes in
 
 #: of systems: dark to light, so that grey print keeps the order; markers distinguish them without colour
 COLORS = ("#111111", "#0b5fa5", "#d55e00", "#7a5195", "#2e9e6b", "#d4a017", "#8c8c8c")
