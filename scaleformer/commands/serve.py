@@ -30,6 +30,8 @@ class Options:
     host: str
     port: Annotated[int, Range(ge=0, le=65535)]
     token: str | None
+    origins: tuple[str, ...]
+    per_minute: Positive | None
     body: Annotated[int, Range(ge=1000)]
     waiting: Annotated[int, Range(ge=1000)]
     longest: Annotated[int, Range(ge=10)]
@@ -60,6 +62,6 @@ def main(options: Options, given: Sequence[str]) -> None:
     if not is_loopback(options.host) and token is None:
         log.warning("host=%s: other machines can reach this server without a token: set token=", options.host)
     name = Path(options.checkpoint).name
-    limits = Limits(options.body, options.waiting, options.longest, options.seconds)
+    limits = Limits(options.body, options.waiting, options.longest, options.seconds, per_minute=options.per_minute or 0)
     service = Service(translator, decoding, limits, Splitting(options.split, options.source_language), name)
-    serve(make_app(service, token), service, listener, options.checkpoint)
+    serve(make_app(service, token, options.origins), service, listener, options.checkpoint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from importlib.resources import files
 from typing import Annotated, Any, Literal
@@ -14,12 +14,16 @@ from fastapi import APIRouter, FastAPI, File, Form, HTTPException, Query, Reques
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST
-from pydantic import BaseModel, Json
+from pydantic import BaseModel, Discriminator, Json, Tag
 from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.middleware.cors import CORSMiddleware
 
 from scaleformer import __version__
+from scaleformer.server import deepl, libretranslate
+from scaleformer.server.clients import Kept
 from scaleformer.server.gate import Gate
+from scaleformer.server.libretranslate import LibreRequest, translate_libre
 from scaleformer.server.requests import (
     ErrorAnswer,
     FileAnswer,
@@ -51,11 +55,17 @@ POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
 )
 POLICY += "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+#: A request with `q` is one of LibreTranslate.
+AnyRequest = Annotated[
+    Annotated[TranslateRequest, Tag("own")] | Annotated[LibreRequest, Tag("libre")],
+    Discriminator(lambda body: "libre" if isinstance(body, dict) and "q" in body else "own"),
+]
 router = APIRouter()
 
 
-def make_app(service: Service, token: str | None = None) -> FastAPI:
-    """The application of a service; token: the one that requests need, None for no token."""
+def make_app(service: Service, token: str | None = None, origins: Sequence[str] = ()) -> FastAPI:
+    """The application of a service. token: the one that requests need, None for no token; origins: of pages of other
+    hosts that may ask."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -65,13 +75,18 @@ def make_app(service: Service, token: str | None = None) -> FastAPI:
     app = FastAPI(
         title="Scaleformer", version=__version__, description="Translates documents.", lifespan=lifespan, redoc_url=None
     )
-    app.state.service, app.state.token = service, token
+    app.state.service, app.state.token, app.state.kept = service, token, Kept()
+    foreign = libretranslate.router, deepl.router
     app.include_router(router)
+    for one in foreign:
+        app.include_router(one, responses=ERRORS)
     app.add_exception_handler(StarletteHTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(Exception, _fault)
-    paths = {"/openapi.json", "/docs", *(route.path for route in router.routes)}  # type: ignore[attr-defined]
+    paths = {"/openapi.json", "/docs", *(route.path for one in (router, *foreign) for route in one.routes)}  # type: ignore[attr-defined]
     app.add_middleware(Gate, limits=service.limits, token=token, metrics=service.metrics, paths=paths)
+    if origins:  # outside of the gate: a browser asks for leave without the token
+        app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])
     return app
 
 
@@ -81,8 +96,10 @@ def _service(request: Request) -> Service:
 
 
 @router.post("/translate", response_model=TranslateAnswer, response_model_exclude_none=True, responses=ERRORS)
-async def translate(request: Request, body: TranslateRequest) -> TranslateAnswer:
-    """Translate documents; respond when all are finished."""
+async def translate(request: Request, body: AnyRequest) -> TranslateAnswer | Response:
+    """Translate documents; respond when all are finished. Those of LibreTranslate get its answer."""
+    if isinstance(body, LibreRequest):
+        return JSONResponse(await translate_libre(request, body))
     opened = await _service(request).open(request, body.documents, body.options)
     documents = [await opened.answer(done) for done in await opened.wait(request)]
     return TranslateAnswer(documents=documents, timing=opened.timing())
@@ -229,9 +246,10 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
     text = str(error.detail)
     if error.status_code == 405:
         text = f"{request.method} {request.url.path}: wanted {(error.headers or {}).get('Allow', 'another method')}"
-    elif error.status_code == 404:
+    elif error.status_code == 404 and text == "Not Found":
         text = f"{shown(request.url.path)}: no such path; /docs lists all paths"
-    return JSONResponse({"error": text}, error.status_code, error.headers)  # type: ignore[arg-type]
+    said = {"error": text} | ({"message": text} if request.url.path.startswith("/v2/") else {})  # as DeepL says it
+    return JSONResponse(said, error.status_code, error.headers)  # type: ignore[arg-type]
 
 
 async def _invalid(_: Request, error: Exception) -> JSONResponse:
@@ -246,7 +264,7 @@ async def _invalid(_: Request, error: Exception) -> JSONResponse:
 
 def _said(error: Mapping[str, Any]) -> str:
     """One fault of a request."""
-    *outer, last = [str(part) for part in error["loc"] if part != "body"] or ["the body"]
+    *outer, last = [str(part) for part in error["loc"] if part not in ("body", "own", "libre")] or ["the body"]
     where = ".".join([*outer, last])
     if error["type"] == "json_invalid" and last.isdecimal():
         return f"the body is not JSON: {error['ctx']['error']} at character {int(last) + 1}"

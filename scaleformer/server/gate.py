@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import json
+import re
 import time
+from collections import deque
 from collections.abc import Collection
+from math import ceil
+from urllib.parse import parse_qs
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -13,7 +18,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from scaleformer.server.metrics import Metrics
 from scaleformer.server.service import Limits
 
-OPEN = ("/", "/health", "/docs", "/openapi.json")  # without the token
+OPEN = ("/", "/health", "/docs", "/openapi.json", "/languages", "/frontend/settings")  # without the token
+SCHEMES = (b"Bearer ", b"DeepL-Auth-Key ")  # before the token
+KEYED = ("/translate", "/detect", "/translate_file")  # may have it in their body, as `api_key`, for LibreTranslate
+NO_TOKEN = "missing or wrong token: send Authorization: Bearer TOKEN"
+_KEY_PART = re.compile(rb'name="api_key"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]*)\r\n')
 READING = 60.0  # seconds for the body of a request
 DRAINED = 64 << 20  # bytes read of a body that is too large, so that its client receives the error
 
@@ -31,6 +40,7 @@ class Gate:
         self._app, self._limits, self._metrics, self._paths = app, limits, metrics, paths
         self._token = token.encode() if token is not None else None
         self._present = 0
+        self._asked: dict[str, deque[float]] = {}  # by address, when within the last minute
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -56,12 +66,17 @@ class Gate:
             self._metrics.seconds.labels(path).observe(time.monotonic() - started)
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        keyless = False
         if self._token is not None and scope["path"] not in OPEN:
             given = dict(scope["headers"]).get(b"authorization", b"")
-            if not hmac.compare_digest(given, b"Bearer " + self._token):
-                error = "missing or wrong token: send Authorization: Bearer TOKEN"
-                await _refusal(401, error, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
+            keyless = not any(hmac.compare_digest(given, kind + self._token) for kind in SCHEMES)
+            if keyless and scope["path"] not in KEYED:
+                await _refusal(401, NO_TOKEN, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
                 return
+        if self._limits.per_minute and scope["path"] not in OPEN and (seconds := self._wait_of(scope)):
+            error = f"more than {self._limits.per_minute} requests in a minute: try again in {seconds} s"
+            await _refusal(429, error, {"Retry-After": str(seconds)})(scope, receive, send)
+            return
         if self._present > self._limits.requests and scope["path"] not in OPEN:
             error = f"{self._limits.requests} requests are in progress: try again in 1 s"
             await _refusal(429, error, {"Retry-After": "1"})(scope, receive, send)
@@ -76,6 +91,15 @@ class Gate:
         if len(body) > self._limits.body:
             await _refusal(413, f"more than {self._limits.body:,} bytes: send it in parts")(scope, receive, send)
             return
+        if (form := form_as_json(scope, body)) is not None:
+            if scope["method"] == "GET":  # DeepL's client asks so
+                scope = {**scope, "query_string": bytes(body)}
+            body = bytearray(form)
+            others = [(name, value) for name, value in scope["headers"] if name != b"content-type"]
+            scope = {**scope, "headers": [*others, (b"content-type", b"application/json")]}
+        if keyless and not hmac.compare_digest(_key(body), self._token or b""):
+            await _refusal(401, NO_TOKEN, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
+            return
         given_out = False
 
         async def read() -> Message:
@@ -86,6 +110,20 @@ class Gate:
             return {"type": "http.request", "body": bytes(body), "more_body": False}
 
         await self._app(scope, read, send)
+
+    def _wait_of(self, scope: Scope) -> int:
+        """How many seconds an address has to wait; 0 if it need not, and then this request counts."""
+        now, address = time.monotonic(), (scope.get("client") or ("",))[0]
+        for one in list(self._asked):
+            while self._asked[one] and self._asked[one][0] <= now - 60:
+                self._asked[one].popleft()
+            if not self._asked[one]:
+                del self._asked[one]
+        asked = self._asked.setdefault(address, deque())
+        if len(asked) >= self._limits.per_minute:
+            return ceil(asked[0] + 60 - now)
+        asked.append(now)
+        return 0
 
     async def _read(self, receive: Receive) -> bytearray | None:
         """The body, or more bytes than allowed; None if the client disconnected."""
@@ -99,6 +137,25 @@ class Gate:
             body += part[: max(0, self._limits.body + 1 - len(body))]
             more = message.get("more_body", False)
         return body
+
+
+def form_as_json(scope: Scope, body: bytearray) -> bytes | None:
+    """The body of a form as JSON, None if it is another. Fields of the same name become a list, as does `text`."""
+    if not dict(scope["headers"]).get(b"content-type", b"").startswith(b"application/x-www-form-urlencoded"):
+        return None
+    fields = parse_qs(body.decode(errors="replace"), keep_blank_values=True)
+    return json.dumps({k: v if len(v) > 1 or k == "text" else v[0] for k, v in fields.items()}).encode()
+
+
+def _key(body: bytearray) -> bytes:
+    """The `api_key` of a body, JSON or parts of a form."""
+    if found := _KEY_PART.search(body):
+        return found[1]
+    try:
+        read = json.loads(body)
+    except ValueError:
+        return b""
+    return str(read.get("api_key", "")).encode() if isinstance(read, dict) else b""
 
 
 def _refusal(status: int, error: str, headers: dict[str, str] | None = None) -> JSONResponse:

@@ -36,11 +36,12 @@ SMALL = 1 << 15  # bytes of prose that are read at once, beside the processes th
 class Limits:
     """The most that the server accepts.
 
-    body      bytes of a request
-    waiting   characters of queued sources
-    longest   source tokens translated at once
-    seconds   until the response is complete
-    requests  in progress at the same time
+    body        bytes of a request
+    waiting     characters of queued sources
+    longest     source tokens translated at once
+    seconds     until the response is complete
+    requests    in progress at the same time
+    per_minute  requests of one address, 0 for no limit
     """
 
     body: int = 4 << 20
@@ -48,6 +49,7 @@ class Limits:
     longest: int = 32_768
     seconds: float = 600.0
     requests: int = 200
+    per_minute: int = 0
 
 
 class Service:
@@ -66,13 +68,23 @@ class Service:
     async def open(self, request: Request, documents: Sequence[SourceDocument], options: Options) -> Opened:
         """Queue the documents of a request. Raises HTTPException, also if the client disconnects."""
         read = partial(open_documents, self.translator, documents, options, self.splitting)
-        return await while_present(request, self._open(options, read, [document.target for document in documents]))
+        return await self.open_with(request, options, read, [document.target for document in documents])
 
     async def open_file(
         self, request: Request, content: bytes, name: str, options: Options, targets: Sequence[Target] | None = None
     ) -> Opened:
         """Like `open`, for a file; targets: the translations of its documents."""
         read = partial(open_upload, self.translator, content, name, options, self.splitting, largest=self.limits.body)
+        return await self.open_with(request, options, read, targets)
+
+    async def open_with(
+        self,
+        request: Request,
+        options: Options,
+        read: Callable[..., Awaitable[list[Source]]],
+        targets: Sequence[Target] | None = None,
+    ) -> Opened:
+        """Like `open`, for the documents that `read(settings=, read=)` gives; see `open_documents`."""
         return await while_present(request, self._open(options, read, targets))
 
     async def _open(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,13 @@ TEXTS = [["the cat sees", "it runs"], ["a dog"], ["a house", "a tree", "a cat"]]
 class Running:
     """A server that runs until the block ends."""
 
-    def __init__(self, translator: Translator, token: str | None = None, **limits: Any) -> None:
+    def __init__(
+        self, translator: Translator, token: str | None = None, origins: Sequence[str] = (), **limits: Any
+    ) -> None:
         self.service = Service(translator, translator.decoding, Limits(**limits), Splitting("auto", None), "run")
         listener = open_socket("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        self.server = Server(make_app(self.service, token), self.service)
+        self.server = Server(make_app(self.service, token, origins), self.service)
         self._thread = threading.Thread(target=self.server.run, args=([listener],), daemon=True)
         self._thread.start()
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}

@@ -247,9 +247,30 @@ def test_the_command_ends_by_sigterm(run):
         assert line.startswith(f"serving {run} at http://127.0.0.1:")
         url = line.split()[3]
         body = {"documents": documents()}
-        assert httpx.post(f"{url}/translate", json=body, trust_env=False).status_code == 401
-        headers = {"Authorization": "Bearer abc"}
-        assert httpx.post(f"{url}/translate", json=body, headers=headers, trust_env=False).status_code == 200
-        process.send_signal(signal.SIGTERM)
+        found = [
+            httpx.post(f"{url}/translate", json=body, headers=headers, trust_env=False, timeout=60).status_code
+            for headers in ({}, {"Authorization": "Bearer abc"})
+        ]
+        process.send_signal(signal.SIGTERM)  # before any assertion: the process would be waited for
         rest = process.stderr.read()
+    assert found == [401, 200]
     assert (process.returncode, rest) == (0, "ended\n")
+
+
+def test_an_address_has_so_many_requests_in_a_minute(translator):
+    with running(translator, per_minute=2) as server:
+        assert [server.post(documents=documents()).status_code for _ in range(3)] == [200, 200, 429]
+        response = server.post(documents=documents())
+        assert 1 <= int(response.headers["Retry-After"]) <= 60
+        assert error_of(response).startswith("more than 2 requests in a minute: try again in ")
+        assert server.client.get("/health").status_code == 200
+
+
+def test_pages_of_named_hosts_may_ask(translator):
+    ask = {"Origin": "https://example.org", "Access-Control-Request-Method": "POST"}
+    with running(translator, token="abc", origins=["https://example.org"]) as server:
+        del server.client.headers["Authorization"]
+        response = server.client.options("/translate", headers=ask)
+        assert (response.status_code, response.headers["Access-Control-Allow-Origin"]) == (200, "https://example.org")
+        other = server.client.options("/translate", headers={**ask, "Origin": "https://elsewhere.org"})
+        assert "Access-Control-Allow-Origin" not in other.headers
