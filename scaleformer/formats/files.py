@@ -30,19 +30,21 @@ class BlockFile(Protocol):
 
 
 def read_prose(
-    content: bytes, name: str, format: str, language: str, grain: str, target: str = ""
+    content: bytes, name: str, format: str, language: str, grain: str, target: str = "", written: bool = False
 ) -> tuple[BlockFile, list[list[Segment]]]:
     """A file and the segments of each of its blocks, to train on and to translate.
 
     format  a name of `FORMATS`
     grain   as in `split_block`; "none" also makes each line of a plain text a block
     target  the language of the translation, if it is known, which web pages, books and XLIFF name
+    written whether to read the translations that a catalogue has, not what it has to translate
     Raises DataError if it is not a sound file of the format.
     """
     options: dict[str, Any] = {"by_line": True} if format == "text" and grain == "none" else {}
     options |= {"language": target} if format in ("epub", "html", "xliff") else {}
+    options |= {"written": written} if format in ("po", "xliff") else {}
     file: BlockFile = load(FORMATS[format].prose)(content, name, **options)
-    grain = "paragraph" if FORMATS[format].whole else grain
+    grain = "paragraph" if FORMATS[format].whole or written else grain
     return file, [split_block(block, language, grain) for block in file.blocks]
 
 

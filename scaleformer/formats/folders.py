@@ -10,17 +10,24 @@ from pathlib import Path
 from scaleformer.formats.lines import Input
 from scaleformer.formats.recognition import FORMATS, by_name, recognise
 
+_OWN = b'{"record": "scaleformer', b'{"checkpoint": "'  # records, and unfinished calls
+
 log = logging.getLogger(__name__)
 
 
-def find_files(folder: Path, formats: Collection[str], others: Counter[str]) -> Iterator[Path]:
-    """The files of these formats below a folder, ordered by name, without hidden ones; whether a `.json` has JSON Lines
-    shows its content.
+def find_files(
+    folder: Path, formats: Collection[str], others: Counter[str], without: Path | None = None
+) -> Iterator[Path]:
+    """The files of these formats below a folder, ordered by name, without hidden ones and those below another; whether
+    a `.json` has JSON Lines shows its content.
 
-    others counts the other files, by suffix. Links to folders are not followed, but named in a warning.
+    others counts the other files, by suffix, but for what `translate` keeps beside its output. Links to folders are not
+    followed, but named in a warning.
     """
     for path in sorted(folder.rglob("*")):
         if any(part.startswith(".") for part in path.relative_to(folder).parts):
+            continue
+        if without is not None and path.resolve().is_relative_to(without):
             continue
         if path.is_symlink() and path.is_dir():
             log.warning("%s: a link to a folder, which is not followed: name the folder itself as input", path)
@@ -30,7 +37,7 @@ def find_files(folder: Path, formats: Collection[str], others: Counter[str]) -> 
                 format = recognise(Input(str(path)).begin, path.name)
             if format is not None and format.name in formats:
                 yield path
-            else:
+            elif path.suffix not in (".record", ".part") or not Input(str(path)).begin.startswith(_OWN):
                 others[path.suffix or path.name] += 1
 
 

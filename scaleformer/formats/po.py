@@ -80,19 +80,20 @@ class _Unit:
 
 
 class PoFile:
-    """A catalogue in the encoding that its header names, else UTF-8; its blocks are those of untranslated messages.
+    """A catalogue in the encoding that its header names, else UTF-8; its blocks are those of untranslated messages, or
+    those of all translations as they are written.
 
     Raises DataError with file and line if it is not a catalogue.
     """
 
-    def __init__(self, content: bytes, name: str) -> None:
+    def __init__(self, content: bytes, name: str, written: bool = False) -> None:
         self._name = name
         self._raw = content.splitlines(keepends=True)
         lines, self._encoding = _decoded(content, name)
         self._wraps = all(len(line) <= WIDTH + 1 for line in lines if not line.startswith("#"))
         self._messages = list(_find_messages(lines, name, self._encoding))
         self.left: Counter[str] = Counter()
-        self._units = list(self._find_units())
+        self._units = list(self._translations() if written else self._find_units())
         self.blocks = [block for unit in self._units for block in unit.blocks]
 
     def rows(self, name: str, dropped: Counter[str]) -> Iterator[Row]:
@@ -131,7 +132,7 @@ class PoFile:
             elif sources[0].text.startswith("_:"):
                 self.left["units with a comment in the message"] += 1
             else:
-                formats = frozenset(flag for flag in flags if flag.endswith("-format") and not flag.startswith("no-"))
+                formats = _formats(flags)
                 # If the language has a single form, the plural fits every number.
                 first = "msgstr[0]" if len(forms) > 1 else "msgstr"
                 singular = [form for form in empty if form.word == first]
@@ -148,6 +149,13 @@ class PoFile:
                     self.left["units without words"] += 1
                 else:
                     yield from units
+
+    def _translations(self) -> Iterator[_Unit]:
+        for fields, flags, obsolete in self._messages:
+            for word, field in fields.items():
+                if word.startswith("msgstr") and not obsolete:
+                    formats = _formats(flags)
+                    yield _Unit(field.text, [field], _blocks(field.text, formats) or [], formats)
 
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
         """The catalogue with translations of the changed blocks. Raises DataError with the line if its encoding lacks
@@ -262,6 +270,10 @@ def _unescaped(quoted: Sequence[str], where: str, encoding: str) -> str:
         return _ESCAPE.sub(character, inner.encode(encoding)).decode(encoding)
     except UnicodeDecodeError:
         raise DataError(f"{where}: the \\NNN escapes of this message are not valid {encoding.upper()}") from None
+
+
+def _formats(flags: set[str]) -> frozenset[str]:
+    return frozenset(flag for flag in flags if flag.endswith("-format") and not flag.startswith("no-"))
 
 
 def _paragraphs(text: str) -> list[str]:

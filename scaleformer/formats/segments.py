@@ -75,7 +75,7 @@ def split_block(block: Block, language: str, grain: str) -> list[Segment]:
 
 def cut_segment(block: Block, start: int, stop: int) -> Segment:
     """text[start:stop] of a block as a segment."""
-    return _segment(block.text, _by_place(block), start, stop)
+    return replace(_segment(block.text, _by_place(block), start, stop), flags=block.flags)
 
 
 def _by_place(block: Block) -> dict[int, Span]:

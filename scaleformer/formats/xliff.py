@@ -63,12 +63,12 @@ class _Unit(NamedTuple):
 
 class XliffFile:
     """The units of all <file> elements that have no translation, or one that is "new" or "initial"; language: of the
-    translation, if it is known, for files that do not say.
+    translation, if it is known, for files that do not say. written: those that have a translation, which is read.
 
     Raises DataError with file and line if it is not XLIFF, declares entities or is nested too deeply.
     """
 
-    def __init__(self, content: bytes, name: str, language: str = "") -> None:
+    def __init__(self, content: bytes, name: str, language: str = "", written: bool = False) -> None:
         self._language = language
         text, self._encoding = decode_xml(content, name)
         self._markup = markup = Markup(text, name, "xliff")
@@ -76,7 +76,7 @@ class XliffFile:
         self.left: Counter[str] = Counter()
         self._stored: dict[int, dict[str | None, int]] = {}  # the <data> of each unit by their ids
         self._units = list(self._find_units(markup.root, "", True))
-        self._open = list(self._find_open())
+        self._open = list(self._translations() if written else self._find_open())
         self.blocks = [block for _, _, blocks in self._open for block in blocks]
 
     def rows(self, name: str, dropped: Counter[str]) -> Iterator[Row]:
@@ -163,13 +163,23 @@ class XliffFile:
             ):
                 self.left["translated units"] += 1
             else:
-                pieces: list[str] = []
-                builder = BlockBuilder(flags=frozenset())
-                self._read_source(unit.source, builder, pieces, {})
-                if blocks := builder.messages():
+                pieces, blocks = self._read(unit.source)
+                if blocks:
                     yield unit, pieces, blocks
                 else:
                     self.left[CHOICES if blocks is None else "units without words"] += 1
+
+    def _translations(self) -> Iterator[tuple[_Unit, list[str], list[Block]]]:
+        for unit in self._units:
+            if unit.target is not None:
+                pieces, blocks = self._read(unit.target)
+                yield unit, pieces, blocks or []
+
+    def _read(self, number: int) -> tuple[list[str], list[Block] | None]:
+        pieces: list[str] = []
+        builder = BlockBuilder(flags=frozenset())
+        self._read_source(number, builder, pieces, {})
+        return pieces, builder.messages()
 
     def _has_text(self, number: int | None) -> bool:
         tokens = [] if number is None else self._markup.tokens[number : self._markup.ends[number]]

@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -28,11 +28,7 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def resumable_translations(
-    translator: Translator,
-    request: Request,
-    path: str | Path,
-    description: str = "translating",
-    known: Sequence[Translation] = (),
+    translator: Translator, request: Request, path: str | Path, description: str = "translating"
 ) -> Iterator[list[Translation]]:
     """`Translator.translate_documents` with a bar on stderr, resuming an earlier interrupted call.
 
@@ -42,7 +38,6 @@ def resumable_translations(
     path         a JSON Lines file: the conditions of the call, then the translations in document order, each saved as
                  soon as it and all before it are finished. Documents that finished out of order are translated again
     description  of the bar
-    known        translations of the first documents, which are not translated again
 
     The file is removed when the block ends without an exception, and kept after an exception or a kill: the next call
     with the same model and request resumes after the last saved document. A file from a different call is overwritten,
@@ -51,9 +46,9 @@ def resumable_translations(
     The result equals that of an uninterrupted call. Raises the errors of `translate_documents`, OSError if path cannot
     be written, ValueError if another process is writing it.
     """
-    path, total = Path(path), len(request.documents) - len(known)
+    path, total = Path(path), len(request.documents)
     with _owned(path) as file:
-        begun = _read(file, {**_conditions(translator, request), "known": len(known)}, path)
+        begun = _read(file, _conditions(translator, request), path)
         if begun:
             print(f"resuming: {len(begun)} of {total} documents are in {path}", file=sys.stderr)
         count = len(begun)
@@ -69,8 +64,7 @@ def resumable_translations(
 
         try:
             with translation_bar(description) as progress:
-                listener = Listener(progress, keep, drafted=tell)
-                translations = translator.translate_documents(request, listener, [*known, *begun])
+                translations = translator.translate_documents(request, Listener(progress, keep, drafted=tell), begun)
             yield translations
         except BaseException:
             if count:
@@ -84,21 +78,14 @@ def resumable_translations(
 def _conditions(translator: Translator, request: Request) -> dict[str, Any]:
     """What must be the same for the translations of an earlier call to be those of this one."""
     return {
-        **settings_of(translator, request),
-        "documents": hash_of([list(map(list, request.documents)), list(request.names)]),
-        "forced": hash_of([[sorted(one.fixed.items()), sorted(one.begin.items())] for one in request.forced]),
-        "terms": hash_of([[(term.source, term.target) for term in terms] for terms in request.required]),
-    }
-
-
-def settings_of(translator: Translator, request: Request) -> dict[str, Any]:
-    """The model, and the settings that hold of all documents."""
-    return {
         "checkpoint": translator.sha256,
+        "documents": hash_of([list(map(list, request.documents)), list(request.names)]),
         "decoding": asdict(request.decoding),
         "max_tokens": request.max_tokens,
         "mode": request.mode,
         "tag": request.tag or translator.tag,
+        "forced": hash_of([[sorted(one.fixed.items()), sorted(one.begin.items())] for one in request.forced]),
+        "terms": hash_of([[(term.source, term.target) for term in terms] for terms in request.required]),
     }
 
 
@@ -123,7 +110,10 @@ def _read(file: BinaryIO, conditions: dict[str, Any], path: Path) -> list[Transl
         with suppress(ValueError, TypeError, KeyError):
             while (line := file.readline()).endswith(b"\n"):
                 record = json.loads(line)
-                record["hypotheses"] = tuple(map(DocumentHypothesis.from_json, record["hypotheses"]))
+                record["hypotheses"] = tuple(
+                    DocumentHypothesis(**{**h, **{name: tuple(h[name]) for name in ("segments", "shared", "cut")}})
+                    for h in record["hypotheses"]
+                )
                 found.append(Translation(**record))
                 end = file.tell()
         file.truncate(end)

@@ -64,6 +64,11 @@ class TranslationMemory:
             print(f"translation_memory={path}: left out: {reasons}", file=sys.stderr)
         return memory
 
+    @property
+    def entries(self) -> dict[str, dict[str, int]]:
+        """How often each source has each translation."""
+        return {source: dict(counts) for source, counts in self._texts.items()}
+
     def fill(self, forced: ForcedTexts, segments: Sequence[str | Masked], counts: Counter[str]) -> ForcedTexts:
         """Fix the segments that the memory knows, unless `forced` already fixes or begins them.
 

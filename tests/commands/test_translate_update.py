@@ -151,11 +151,11 @@ def test_later_segments_read_corrections(page, run):
     output.write_text("\n".join(["# el gato", *lines[1:]]))
     again("update=true", *LONG)
     _, line = output.with_name("b.md.record").read_text().splitlines()
-    record = json.loads(line)
+    _, record = json.loads(line)
     assert record["by_hand"] == [0]
     translator, fixed = Translator.load(run, "cpu"), [{0: "el gato"}]
     how = {"max_length_ratio": 1.0, "loop_ngram_size": 0, "draft": "none", "fixed": fixed}
-    assert [record["found"][0]["segments"]] == translator.translate(record["sources"], **how)
+    assert [record["target"]] == translator.translate([record["source"]], **how)
 
 
 def test_corrections_are_discarded_on_request(words, page, caplog):
@@ -214,18 +214,19 @@ def test_a_damaged_or_foreign_record_loses_nothing(words, page, caplog, translat
     whole, text = record.read_bytes(), output.read_text()
     both = f"input={source}", f"output={output}", "update=true"
     header, line = whole.splitlines(keepends=True)
-    wrong = [line[:-20], b"5\n", line.replace(b'"sources": [[', b'"sources": [["x", '), line.replace(b"1,", b"-1,")]
+    wrong = [line[:-20], b"5\n", line.replace(b'"source": [', b'"source": ["x", '), line.replace(b"1,", b"-1,")]
     for content in [b"", b"notes\n", b"\xff\x00", *(header + one for one in wrong)]:
-        caplog.clear()
         record.write_bytes(content)
-        assert "exists and may have been corrected, and no record tells: overwrite=true" in error_line(translate(*both))
-        assert (record.read_bytes(), output.read_text()) == (content, text)
-        assert len(caplog.records) == 1
-    record.write_bytes(b"notes\n")
-    again("overwrite=true")
-    assert record.read_bytes() == b"notes\n"
+        for settings in (both, (*both[:2], "overwrite=true")):
+            found = error_line(translate(*settings))
+            assert f"{record}: damaged, or no record of this version of the program: move it away" in found
+            assert (record.read_bytes(), output.read_text()) == (content, text)
     record.unlink()
+    assert "exists and may have been corrected, and no record tells: overwrite=true" in error_line(translate(*both))
+    again("overwrite=true")
+    assert json.loads(record.read_bytes().splitlines()[1])[1]["written"] == json.loads(line)[1]["written"]
     output.unlink()
+    record.unlink()
     again()
     assert record.read_bytes() == whole
 
@@ -288,15 +289,88 @@ def test_other_formats(words, tmp_path, translate, caplog):
         code, _, err = translate(*arguments, "update=true")
         assert (code, "1 correction by hand kept" in err) == (0, True), name
         assert output.read_bytes() == corrected
-    (tmp_path / "a.po").write_bytes(b'msgid "the cat"\nmsgstr ""\n')
-    arguments = f"input={tmp_path / 'a.po'}", f"output={tmp_path / 'b.po'}"
+
+
+PO = """msgid "the cat"
+msgstr "el gato"
+
+msgid "it runs"
+msgstr ""
+
+#, python-format
+msgid "a %(name)s sees %s"
+msgstr ""
+"""
+XLIFF = """<xliff version="1.2"><file source-language="en" target-language="es" original="a"><body>
+<trans-unit id="1"><source>the cat</source><target state="translated">el gato</target></trans-unit>
+<trans-unit id="2"><source>it runs</source></trans-unit>
+<trans-unit id="3"><source>a <x id="1"/> sees <x id="2"/></source></trans-unit>
+</body></file></xliff>
+"""
+LINES = '{"id": "a", "source": ["the cat", "it runs"]}\n{"id": "b", "source": ["a dog sees"]}\n'
+CATALOGUES = {
+    "a.po": (PO, 'msgid "a dog"\nmsgstr ""\n\n', [("IT RUNS", "corre"), ("A %(name)s SEES %s", "un %(name)s ve %s")]),
+    "a.xlf": (
+        XLIFF,
+        '<trans-unit id="9"><source>a dog</source></trans-unit>',
+        [("IT RUNS", "corre"), ('A <x id="1"/> SEES <x id="2"/>', 'un <x id="1"/> ve <x id="2"/>')],
+    ),
+    "a.jsonl": (LINES, '{"id": "c", "source": ["a dog"]}\n', [("IT RUNS", "corre"), ("A DOG SEES", "un perro ve")]),
+}
+
+
+@pytest.mark.parametrize("name", CATALOGUES)
+def test_corrections_beside_their_sources_are_told(words, tmp_path, translate, caplog, name):
+    text, added, corrections = CATALOGUES[name]
+    source, output = tmp_path / "en" / name, tmp_path / "es" / name
+    source.parent.mkdir()
+    source.write_text(text)
+    arguments = f"input={source.parent}", f"output={output.parent}"
     assert translate(*arguments)[0] == 0
-    (tmp_path / "b.po").write_bytes(b'msgid "the cat"\nmsgstr "el gato"\n')
-    assert translate(*arguments, "update=true")[0] == 0
-    assert "b.po: edited, and what was corrected cannot be told: kept; edits=discard replaces it" in caplog.text
-    assert (tmp_path / "b.po").read_bytes() == b'msgid "the cat"\nmsgstr "el gato"\n'
+    translated = corrected = output.read_text()
+    for before, after in corrections:
+        assert before in corrected
+        corrected = corrected.replace(before, after)
+    output.write_text(corrected)
+    code, _, err = translate(*arguments, "update=true")
+    assert (code, "update: 2 corrections by hand kept" in err) == (0, True), err
+    assert output.read_text() == corrected
+    place = {"a.po": 0, "a.xlf": text.find("<trans-unit"), "a.jsonl": len(text)}[name]
+    source.write_text(text[:place] + added + text[place:])
+    code, _, err = translate(*arguments, "update=true")
+    assert (code, "update: 2 corrections by hand kept" in err) == (0, True), err
+    found = output.read_text()
+    assert "A DOG" in found
+    assert all(after in found and before not in found for before, after in corrections)
     assert translate(*arguments, "update=true", "edits=discard")[0] == 0
-    assert (tmp_path / "b.po").read_bytes() == b'msgid "the cat"\nmsgstr "THE CAT"\n'
+    assert "2 corrections by hand are discarded" in caplog.text
+    assert all(before in output.read_text() for before, _ in corrections)
+    assert translated.strip().splitlines()[-1] in output.read_text()
+    assert not list(output.parent.glob("*.edited*"))
+
+
+def test_an_edited_file_that_cannot_be_read_stays(words, tmp_path, translate):
+    source, output = tmp_path / "a.po", tmp_path / "b.po"
+    source.write_text(PO)
+    arguments = f"input={source}", f"output={output}", "update=true"
+    assert translate(*arguments)[0] == 0
+    output.write_text("msgid el gato\n")
+    found = error_line(translate(*arguments))
+    assert "b.po:1:" in found
+    assert "edits=discard replaces this translation" in found
+    assert output.read_text() == "msgid el gato\n"
+    assert translate(*arguments, "edits=discard")[0] == 0
+    assert "IT RUNS" in output.read_text()
+
+
+def test_what_lies_beside_an_output_inside_the_input_is_not_counted(words, tmp_path, translate, caplog):
+    (tmp_path / "a.md").write_text(TEXT)
+    (tmp_path / "own.record").write_text("of a person")
+    for _ in range(2):
+        caplog.clear()
+        assert translate(f"input={tmp_path}", f"output={tmp_path / 'es'}", "overwrite=true")[0] == 0
+        assert "1 of other formats skipped: 1 .record" in caplog.text
+        (tmp_path / "es" / "a.md.edited").write_text("text")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Literal
 
 from scaleformer.checkpoints.model_file import LoadedModel
 from scaleformer.decoding.config import DecodingConfig
-from scaleformer.formats.blocks import Block, Span
+from scaleformer.formats.blocks import MARK, Span
 from scaleformer.formats.files import BlockFile, prose_changes, read_prose
 from scaleformer.formats.lines import Input, read_content
 from scaleformer.formats.recognition import FORMATS, TRANSLATED, recognise, refusal
@@ -32,15 +32,14 @@ class ProseFile:
     """A file whose prose is one document: its segments by block, and the file with their translations. Raises DataError
     if it cannot be read, ValueError if its sentences are of an unknown language.
 
-    given    what `write` writes for segments, by number, whatever their translations
-    changes  what it wrote last, by block
+    given  what `write` writes for segments, by number, whatever their translations
     """
 
     def __init__(self, content: bytes, name: str, format: str, language: str, grain: str, target: str = "") -> None:
         check_language(format, language, grain)
         self._name, self._format, self._grain = name, format, grain
         self.given: Mapping[int, tuple[str | Span, ...]] = {}
-        self.changes: list[list[Change]] = []
+        self._changes: list[list[Change]] = []
         self._file, self.segments = read_prose(content, name, format, language, grain, target)
         flat = [segment for segments in self.segments for segment in segments]
         masked = tuple(Masked(segment.text, segment.kept) for segment in flat)
@@ -51,23 +50,31 @@ class ProseFile:
 
     def write(self, translations: Sequence[Translation], counts: Counter[str]) -> bytes:
         """The content of the translated file; counts what could not be translated or placed, by reason."""
-        self.changes = prose_changes(self.segments, translations[0].segments, counts, self.given)
-        content = self._file.write(self.changes)
+        self._changes = prose_changes(self.segments, translations[0].segments, counts, self.given)
+        content = self._file.write(self._changes)
         counts.update(self._file.left)
         return content
 
-    @property
-    def blocks(self) -> Sequence[Block]:
-        """The blocks of the source."""
-        return self._file.blocks
+    def expected(self, texts: Sequence[str]) -> tuple[list[str], list[list[int]]]:
+        """The texts of the blocks that `write` wrote last, and for each segment the number of its block, and where it
+        begins and ends there."""
+        found, places = [], []
+        for number, (block, segments) in enumerate(zip(self._file.blocks, self.segments, strict=True)):
+            changes = {change.start: change for change in self._changes[number] if not change.refused}
+            text, place = "", 0
+            for segment in segments:
+                text += block.text[place : segment.start]
+                start, place = len(text), segment.stop
+                change = changes.get(segment.start)
+                parts = (block.text[segment.start : segment.stop],) if change is None else change.parts
+                text += "".join(MARK if isinstance(part, Span) else part for part in parts)
+                places.append([number, start, len(text)])
+            found.append(text + block.text[place:])
+        return found, places
 
-    def read_written(self, content: bytes) -> BlockFile | None:
-        """The translated file; None where its blocks would be those of its source, as in catalogues. Raises
-        DataError."""
-        if FORMATS[self._format].rows:
-            return None
-        grain = "none" if self._grain == "none" else "paragraph"
-        return read_prose(content, self._name, self._format, "", grain)[0]
+    def read_written(self, content: bytes, name: str) -> BlockFile:
+        """A translation of the file. Raises DataError."""
+        return read_prose(content, name, self._format, "", "none" if self._grain == "none" else "", written=True)[0]
 
 
 Opened = LinesFile | ProseFile

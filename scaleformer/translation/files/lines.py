@@ -9,11 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
-from typing import ClassVar, Literal, TextIO
+from typing import Any, ClassVar, Literal, TextIO
 
+from scaleformer.formats.blocks import MARK, Block, Span
+from scaleformer.formats.files import BlockFile
 from scaleformer.formats.json_lines import parse_document
 from scaleformer.formats.lines import Input, read_lines
 from scaleformer.formats.recognition import by_name, recognise
+from scaleformer.formats.restoring import Change
 from scaleformer.system.display import counted, result_stream
 from scaleformer.system.errors import DataError
 from scaleformer.system.files import atomic_writer
@@ -52,6 +55,34 @@ class LinesFile:
         text = io.StringIO()
         write_translations(text, self, translations)
         return text.getvalue().encode()
+
+    def expected(self, texts: Sequence[str]) -> tuple[list[str], list[list[int]]]:
+        """As of `ProseFile`: each segment is a block."""
+        return list(texts), [[number, 0, len(text)] for number, text in enumerate(texts)]
+
+    def read_written(self, content: bytes, name: str) -> BlockFile:
+        """A translation of the file. Raises DataError."""
+        return _Hypotheses(content, name)
+
+
+class _Hypotheses:
+    """A file of translations, each segment of which is a block. Raises DataError."""
+
+    def __init__(self, content: bytes, name: str) -> None:
+        self.left: Counter[str] = Counter()
+        texts, self._rest = list[str](), list[Any]()
+        for number, line in Input(name, content).lines():
+            try:
+                record = json.loads(line)
+                texts += [text + "" for text in record["hypothesis"]]
+                self._rest.append({**record, "hypothesis": len(record["hypothesis"])})
+            except (ValueError, TypeError, KeyError, RecursionError):
+                raise DataError(f'{name}:{number}: wanted a line of JSON with "hypothesis": ["..."]') from None
+        self.blocks = [Block(text, (Span(MARK),) * text.count(MARK), ()) for text in texts]
+
+    def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
+        """All but the segments."""
+        return json.dumps(self._rest).encode()
 
 
 def choose_format(format: LinesFormat, source: Input) -> str:

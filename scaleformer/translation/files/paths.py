@@ -96,9 +96,7 @@ def _add(plan: FilePlan, path: Path, folder: Path) -> None:
         return
     output = folder.resolve()
     inside = output != path.resolve() and output.is_relative_to(path.resolve())
-    for found in find_files(path, TRANSLATED, plan.left):
-        if inside and found.resolve().is_relative_to(output):
-            continue
+    for found in find_files(path, TRANSLATED, plan.left, output if inside else None):
         if found.name.endswith(".gz"):
             plan.left[found.suffix] += 1
         else:

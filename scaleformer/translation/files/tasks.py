@@ -4,144 +4,105 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any
 
-from scaleformer import __version__
+from scaleformer.formats.blocks import Span
 from scaleformer.system.display import counted
 from scaleformer.translation.files.documents import Opened, ProseFile
-from scaleformer.translation.files.setup import FileDocument, Setup
-from scaleformer.translation.files.updating import Earlier
+from scaleformer.translation.files.record import FileRecord
+from scaleformer.translation.files.setup import FileDocument
+from scaleformer.translation.forced import ForcedTexts
 from scaleformer.translation.notices import some_of
-from scaleformer.translation.pieces import PieceTranslator
-from scaleformer.translation.request import Request
-from scaleformer.translation.resumable import hash_of, settings_of
 from scaleformer.translation.translations import Translation
-from scaleformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
-Hashes = Mapping[int, tuple[str, str]]
 
 
 @dataclass(eq=False)
 class FileTask:
-    """A file to translate.
+    """A file to translate; numbers of segments are over all its documents.
 
-    earlier  what is known of it from an earlier call
-    found    its translations; copy: where the edited file went that they replace
+    call       hash of the model, the settings and the source
+    record     of an earlier translation
+    same       the numbers there of segments that are the same; draft: the translations that segments probably have
+    corrected  the texts of segments that a person corrected; parts: how they are written
+    discarded  numbers of corrected segments whose corrections are not wanted; None: the segment is gone, too
+    lost       whether the present file has more of a person's work than `corrected`
+    found      its translations; copy: where the edited file went that they replace
     """
 
     file: Opened
     source: Path
     target: Path
-    earlier: Earlier | None = None
+    call: str
+    record: FileRecord | None = None
+    same: dict[int, int] = field(default_factory=dict)
+    draft: list[str] = field(default_factory=list)
+    corrected: dict[int, str] = field(default_factory=dict)
+    parts: dict[int, tuple[str | Span, ...]] = field(default_factory=dict)
+    discarded: list[int | None] = field(default_factory=list)
+    lost: bool = False
     found: Sequence[Translation] = field(default_factory=list)
     copy: Path | None = None
 
     def documents(self) -> Iterable[FileDocument]:
-        """Its documents, with what the earlier call makes of them."""
-        if self.earlier is None:
-            return self.file.documents
+        """Its documents with their drafts, and with the corrections as fixed texts."""
         if isinstance(self.file, ProseFile):
-            self.file.given = self.earlier.parts
-        return self.earlier.documents(self.file.documents)
+            self.file.given = self.parts
+        first = 0
+        for document in self.file.documents:
+            stop, own = first + len(document.source), document.forced
+            fixed = {n - first: text for n, text in self.corrected.items() if first <= n < stop}
+            fixed = {n: text for n, text in fixed.items() if n not in own.begin} | dict(own.fixed)
+            draft = document.draft or tuple(self.draft[first:stop])
+            yield replace(document, forced=ForcedTexts(fixed, own.begin), draft=draft)
+            first = stop
 
     @property
-    def is_lost(self) -> bool:
-        """Whether the present file has anything by hand that its new translation has not."""
-        return self.earlier is not None and not self.earlier.whole
+    def segments(self) -> list[str]:
+        """The segments of its documents."""
+        return [segment for document in self.file.documents for segment in document.source]
 
     @property
     def texts(self) -> list[str]:
         """The segments of its translations."""
         return [text for translation in self.found for text in translation.segments]
 
-
-def file_hashes(translator: Translator, request: Request, tasks: Sequence[FileTask]) -> Hashes:
-    """For each file, by its id: the hash of the model and all settings, and that of its forced texts."""
-    alike = [__version__, translator.precision, settings_of(translator, request)]
-    seeded = request.decoding.strategy == "sample"  # by the names of documents
-    found = {}
-    for task, (first, stop) in zip(tasks, pairwise(_ends(tasks)), strict=True):
-        terms = [[(term.source, term.target) for term in some] for some in request.required[first:stop]]
-        forced = [[sorted(one.fixed.items()), sorted(one.begin.items())] for one in request.forced[first:stop]]
-        names = [request.name(n) for n in range(first, stop)] if seeded else []
-        found[id(task)] = hash_of([*alike, terms]), hash_of([forced, names])
-    return found
-
-
-def in_order(
-    tasks: Sequence[FileTask], request: Request, hashes: Hashes
-) -> tuple[list[FileTask], Request, list[Translation]]:
-    """The files and the request with those first whose translations are known, for all that they follow from is as in
-    the earlier call; and these translations."""
-    known = {id(task) for task in tasks if _is_known(task, hashes[id(task)])}
-    places = dict(zip(map(id, tasks), pairwise(_ends(tasks)), strict=True))
-    ordered = sorted(tasks, key=lambda task: id(task) not in known)
-    numbers = [n for task in ordered for n in range(*places[id(task)])]
-    names = ("documents", "names", "forced", "terms", "drafts", "where")
-    fields: dict[str, Any] = {name: [getattr(request, name)[n] for n in numbers] for name in names}
-    request = replace(request, **fields)
-    found = [
-        Translation((one,), len(one.segments), 0)
-        for task in ordered
-        if id(task) in known and task.earlier
-        for one in task.earlier.record.found
-    ]
-    return ordered, request, found
-
-
-def _is_known(task: FileTask, hashes: tuple[str, str]) -> bool:
-    if task.earlier is None:
-        return False
-    record = task.earlier.record
-    sources = tuple(document.source for document in task.file.documents)
-    return (record.settings, record.forced) == hashes and record.sources == sources
-
-
-def _ends(tasks: Sequence[FileTask]) -> list[int]:
-    """Where the documents of files begin among all, and the end."""
-    return [0, *accumulate(len(task.file.documents) for task in tasks)]
-
-
-def report_update(setup: Setup, request: Request, tasks: Sequence[FileTask], hashes: Hashes) -> None:
-    """Print what an update changed: of the files that an earlier call translated."""
-    edited = changed = total = 0
-    kept: list[str] = []
-    discarded: list[str] = []
-    lost: list[str] = []
-    updated = [task for task in tasks if task.earlier is not None]
-    for task, first in zip(tasks, _ends(tasks), strict=False):
-        if (known := task.earlier) is None:
-            continue
+    def place(self, number: int | None) -> str:
+        """What to call a segment."""
         places = [
-            request.place(n, i) for n, one in enumerate(task.found, first) for i in range(len(request.documents[n]))
+            document.where[n] if document.where else f"{document.name or document.id}, segment {n + 1}"
+            for document in self.file.documents
+            for n in range(len(document.source))
         ]
-        target = known.record.target
-        before = {n: known.corrected.get(n, target[old]) for n, old in known.same.items()}
-        total += len(places)
-        edited += len(places) - len(before)
+        return str(self.target) if number is None else places[number]
+
+
+def report_update(unchanged: Sequence[FileRecord], tasks: Sequence[FileTask], settings: str, undrafted: str) -> None:
+    """Print what an update changed: of the files that an earlier call translated. settings: hash of the present ones;
+    undrafted: the strategy, if it cannot use drafts."""
+    edited = changed = 0
+    total = sum(len(record.source) for record in unchanged)
+    updated = [(task, task.record) for task in tasks if task.record is not None]
+    for task, record in updated:
+        before = {n: task.corrected.get(n, record.target[old]) for n, old in task.same.items()}
+        total += len(task.texts)
+        edited += len(task.texts) - len(before)
         changed += sum(task.texts[n] != text for n, text in before.items())
-        kept += [places[n] for n in sorted(known.corrected)]
-        discarded += [places[n] if n >= 0 else str(task.target) for n in known.discarded]
-        lost += [str(task.copy)] if task.copy else []
-    if not updated:
-        return
     stay = total - edited - changed
     print(f"update: of {counted(total, 'segment')} {edited} edited, {changed} changed, {stay} stay", file=sys.stderr)
-    if any(task.earlier and task.earlier.record.settings != hashes[id(task)][0] for task in updated):
+    if any(record.settings != settings for _, record in updated):
         print("update: another model or other settings than before: all was verified anew", file=sys.stderr)
-    if not PieceTranslator(setup.translator, request.decoding).drafted:
-        how = f"decoding.strategy={request.decoding.strategy}"
+    if undrafted:
+        how = f"decoding.strategy={undrafted}"
         print(f"update: {how}: cannot use drafts: what was not known is translated from nothing", file=sys.stderr)
-    if kept:
+    if kept := [task.place(number) for task in tasks for number in sorted(task.corrected)]:
         print(f"update: {counted(len(kept), 'correction')} by hand kept: {some_of(kept)}", file=sys.stderr)
-    if discarded:
+    if discarded := [task.place(number) for task in tasks for number in task.discarded]:
         log.warning("%d corrections by hand are discarded: %s", len(discarded), some_of(discarded))
-    if lost:
+    if lost := [str(task.copy) for task in tasks if task.copy]:
         log.warning(
             "what was edited in %d files has no place in them any more; they are kept as %s", len(lost), some_of(lost)
         )

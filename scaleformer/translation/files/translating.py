@@ -6,10 +6,11 @@ import logging
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from shutil import copy2
 
+from scaleformer import __version__
 from scaleformer.formats.folders import report_others
 from scaleformer.system.display import counted_as
 from scaleformer.system.errors import DataError
@@ -18,9 +19,10 @@ from scaleformer.translation.files.documents import Split, choose_file_decoding,
 from scaleformer.translation.files.paths import FilePlan, free_name, plan_files
 from scaleformer.translation.files.record import FileRecord, Record, hash_of_bytes, read_bytes
 from scaleformer.translation.files.setup import Setup
-from scaleformer.translation.files.tasks import FileTask, file_hashes, in_order, report_update
-from scaleformer.translation.files.updating import Edits, Untold, describe, find_earlier
-from scaleformer.translation.resumable import resumable_translations
+from scaleformer.translation.files.tasks import FileTask, report_update
+from scaleformer.translation.files.updating import Edits, compare, describe
+from scaleformer.translation.pieces import PieceTranslator
+from scaleformer.translation.resumable import hash_of, resumable_translations
 from scaleformer.translation.terms import report_terms
 
 log = logging.getLogger(__name__)
@@ -53,44 +55,68 @@ def translate_files(
         told = ", and no record tells what was corrected there" * update
         log.warning("%d translations exist and are kept%s: overwrite=true replaces them", len(plan.kept), told)
     grain, language = choose_splitting(setup.translator, split, source_language)
-    other = setup.translator.target_language()
+    how = language, grain, split != "auto", setup.translator.target_language()
+    settings = _settings(setup, *how)
     tasks: list[FileTask] = []
+    unchanged: list[FileRecord] = []
     bad: list[str] = []
     for source, target in plan.to_read():
         try:
-            task = FileTask(open_file(source, language, grain, split != "auto", other), source, target)
-            known = record.of(target) if update else None
+            seed = str(source) * (setup.decoding.strategy == "sample")
+            call = hash_of([settings, seed, hash_of_bytes(read_bytes(source) or b"")])
+            known, now = (record.of(target), read_bytes(target)) if update else (None, None)
+            same = known is not None and now is not None and (known.call, known.written) == (call, hash_of_bytes(now))
+            if known is not None and same and not (known.by_hand and edits == "discard"):
+                unchanged.append(known)
+                continue
+            task = FileTask(open_file(source, *how), source, target, call)
             if known is not None:
-                task.earlier = find_earlier(task.file, known, read_bytes(target), edits)
+                compare(task, known, now, edits)
             tasks.append(task)
-        except Untold:
-            log.warning("%s: edited, and what was corrected cannot be told: kept; edits=discard replaces it", target)
-            plan.kept.add(target)
         except DataError as error:
             if len(plan.pairs) == 1:
                 raise
             log.warning("%s", error)
             bad.append(str(source))
-    spans = sum(task.file.spans for task in tasks)
-    setup = replace(setup, decoding=choose_file_decoding(setup.translator, setup.decoding, spans))
-    segments = sum(len(document.source) for task in tasks for document in task.file.documents)
+    segments = sum(len(task.segments) for task in tasks)
     print(f"{', '.join(inputs)}: {len(tasks):,} file{'s' * (len(tasks) != 1)}, {segments:,} segments", file=sys.stderr)
+    notes: dict[str, Counter[Path]] = defaultdict(Counter)
     if tasks:
-        _translate(plan, setup, tasks, record)
+        _translate(plan, setup, tasks, record, settings, notes)
+    elif unchanged and not bad:  # an earlier call was broken off after it had written all
+        plan.part.unlink(missing_ok=True)
+    if update and (tasks or unchanged):
+        drafted = PieceTranslator(setup.translator, setup.decoding).drafted
+        report_update(unchanged, tasks, settings, "" if drafted else setup.decoding.strategy)
+    for reason, where in notes.items():
+        names = ", ".join(f"{path} ({count})" for path, count in where.most_common(5))
+        log.warning("%s: %s%s", counted_as(where.total(), reason), names, " ..." if len(where) > 5 else "")
     if bad:
         names = ", ".join(bad[:5]) + ", ..." * (len(bad) > 5)
         raise DataError(f"{len(bad)} of {len(plan.pairs)} files were not translated, for the reasons above: {names}")
 
 
-def _translate(plan: FilePlan, setup: Setup, tasks: Sequence[FileTask], record: Record) -> None:
-    """Translate the documents of the files, keep the record, and write those whose translation does not exist."""
-    request = setup.request([document for task in tasks for document in task.documents()])
-    hashes = file_hashes(setup.translator, request, tasks)
-    tasks, request, known = in_order(tasks, request, hashes)
-    if len(known) == len(request.documents):  # nothing to resume: an earlier call was broken off as it wrote
-        plan.part.unlink(missing_ok=True)
-    notes: dict[str, Counter[Path]] = defaultdict(Counter)
-    with resumable_translations(setup.translator, request, plan.part, known=known) as translations:
+def _settings(setup: Setup, *how: object) -> str:
+    """The hash of all that translations follow from, but for their sources."""
+    translator, memory = setup.translator, setup.translation_memory
+    model = __version__, translator.sha256, translator.precision, translator.tag
+    own = asdict(setup.decoding), setup.mode, setup.max_tokens, dict(setup.terms), memory and memory.entries
+    return hash_of([model, own, how])
+
+
+def _translate(
+    plan: FilePlan,
+    setup: Setup,
+    tasks: Sequence[FileTask],
+    record: Record,
+    settings: str,
+    notes: dict[str, Counter[Path]],
+) -> None:
+    """Translate the documents of the files, keep the record, and write those whose translation does not exist. notes:
+    counts what was left out or misplaced, by reason and file."""
+    decoding = choose_file_decoding(setup.translator, setup.decoding, sum(task.file.spans for task in tasks))
+    request = replace(setup, decoding=decoding).request([document for task in tasks for document in task.documents()])
+    with resumable_translations(setup.translator, request, plan.part) as translations:
         report_terms(request, translations, setup.translator.source_tokenizer.has_terms)
         rest = iter(translations)
         contents = []
@@ -104,24 +130,11 @@ def _translate(plan: FilePlan, setup: Setup, tasks: Sequence[FileTask], record: 
                 notes[reason][task.source] += count
             if now != content:
                 contents.append((task.target, content))
-                if now is not None and task.is_lost:
+                if now is not None and task.lost:
                     task.copy = free_name(task.target)
                     copy2(task.target, task.copy)
-            record.files[record.name(task.target)] = _record(task, hashes[id(task)], content, now)
+            record.files[record.name(task.target)] = describe(task, content, now, settings)
         record.write()
         for target, content in contents:
             with replaced(target) as temporary:
                 temporary.write_bytes(content)
-    report_update(setup, request, tasks, hashes)
-    for reason, where in notes.items():
-        names = ", ".join(f"{path} ({count})" for path, count in where.most_common(5))
-        log.warning("%s: %s%s", counted_as(where.total(), reason), names, " ..." if len(where) > 5 else "")
-
-
-def _record(task: FileTask, hashes: tuple[str, str], content: bytes, now: bytes | None) -> FileRecord:
-    """The record of a file that is about to have this content, in place of another."""
-    sources = tuple(document.source for document in task.file.documents)
-    found = tuple(translation.hypotheses[0] for translation in task.found)
-    by_hand = tuple(sorted(task.earlier.corrected)) if task.earlier else ()
-    before = hash_of_bytes(now) if now is not None else ""
-    return describe(task.file, content, FileRecord(hash_of_bytes(content), before, *hashes, sources, found, by_hand))

@@ -3,49 +3,57 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Sequence
-from difflib import SequenceMatcher
-from itertools import accumulate
+from difflib import SequenceMatcher, get_close_matches
+from itertools import accumulate, groupby
 
 _WORDS = re.compile(r"\w+|\s+|.", re.DOTALL)
-_LIKE = 0.6  # the least similarity of texts that may be versions of each other
 _MOST_PAIRS = 1000  # of texts that are compared where their numbers differ
 
 
-def align_texts(old: Sequence[str], new: Sequence[str]) -> tuple[dict[int, int], dict[int, int]]:
+def align_texts(old: Sequence[str], new: Sequence[str]) -> dict[int, int]:
     """For the numbers of texts the numbers of the same ones in the old version, first those in the same order, then
     moved ones; and for others the numbers of those that they probably replace."""
-    same: dict[int, int] = {}
+    found: dict[int, int] = {}
     gaps = []
+    waiting: dict[str, list[int]] = defaultdict(list)
     for kind, first, last, start, stop in SequenceMatcher(None, old, new).get_opcodes():
         if kind == "equal":
-            same.update(zip(range(start, stop), range(first, last), strict=True))
+            found.update(zip(range(start, stop), range(first, last), strict=True))
         else:
             gaps.append((range(first, last), range(start, stop)))
-    waiting: dict[str, deque[int]] = defaultdict(deque)
-    for places, _ in gaps:
-        for place in places:
-            waiting[old[place]].append(place)
-    for _, numbers in gaps:
-        same.update((number, waiting[new[number]].popleft()) for number in numbers if waiting[new[number]])
-    taken = set(same.values())
-    like: dict[int, int] = {}
+            for place in reversed(range(first, last)):
+                waiting[old[place]].append(place)
+    for _, numbers in reversed(gaps):
+        found.update((number, waiting[new[number]].pop()) for number in numbers if waiting[new[number]])
+    taken = set(found.values())
     for places, numbers in gaps:
         left = [place for place in places if place not in taken]
-        wanted = [number for number in numbers if number not in same]
+        wanted = [number for number in numbers if number not in found]
         if len(left) == len(wanted):
-            like.update(zip(wanted, left, strict=True))
+            found.update(zip(wanted, left, strict=True))
         elif len(left) * len(wanted) <= _MOST_PAIRS:
             for number in wanted:
-                likeness = {place: SequenceMatcher(None, old[place], new[number]).quick_ratio() for place in left}
-                if likeness and likeness[best := max(likeness, key=likeness.__getitem__)] >= _LIKE:
-                    like[number] = best
-                    left.remove(best)
-    return same, like
+                for text in get_close_matches(new[number], [old[place] for place in left], 1):
+                    found[number] = next(place for place in left if old[place] == text)
+                    left.remove(found[number])
+    return found
 
 
-def follow_ranges(old: str, new: str, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def follow_places(old: Sequence[str], new: Sequence[str], places: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Where parts of texts, each the number of its text, its begin and its end, lie in new versions of these; [] for
+    those whose text is gone."""
+    new_of = {place: number for number, place in align_texts(old, new).items()}
+    found: list[list[int]] = []
+    for number, group in groupby(places, lambda place: place[0] if place else -1):
+        ranges = [place[1:] for place in group]
+        followed = follow_ranges(old[number], new[new_of[number]], ranges) if number in new_of else [[]] * len(ranges)
+        found += [[new_of[number], *one] if one else [] for one in followed]
+    return found
+
+
+def follow_ranges(old: str, new: str, ranges: Sequence[Sequence[int]]) -> list[list[int]]:
     """Where ranges of a text, in order, lie in its new version, without white space at their ends.
 
     What was written between two of them, with only white space there before, belongs to the first one.
@@ -65,5 +73,5 @@ def follow_ranges(old: str, new: str, ranges: Sequence[tuple[int, int]]) -> list
         end = following if not old[stop:following].strip() else stop
         text = new[at[start] : max(at[start], at[end])]
         begin = at[start] + len(text) - len(text.lstrip())
-        found.append((begin, max(begin, begin + len(text.strip()))))
+        found.append([begin, max(begin, begin + len(text.strip()))])
     return found
