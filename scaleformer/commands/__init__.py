@@ -25,6 +25,7 @@ COMMANDS = {
     "context": "Score what only earlier segments decide: pronouns, terms",
     "choices": "Score words that other sentences decide: tú, vosotros",
     "boundaries": "Measure the cost of missing segment boundaries",
+    "confidence": "Learn and measure which segments are likely bad",
     "consistency": "Score consistent translation of names and terms",
     "terms": "Measure whether requested terms are used",
     "comet": "Score saved translations with COMET",

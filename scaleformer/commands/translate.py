@@ -10,6 +10,8 @@ finished after an unfinished one, or within the current batch, are translated ag
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +20,11 @@ from typing import Any
 from scaleformer.checkpoints.run_config import trained_mode
 from scaleformer.decoding.config import MaxTokens, Mode, choose_decoding
 from scaleformer.decoding.ensemble import Average
+from scaleformer.evaluation.confidence import Confidence, review_page, signs_of
 from scaleformer.formats.lines import Input
 from scaleformer.formats.recognition import by_name, recognise
 from scaleformer.formats.terms import read_terms
+from scaleformer.system.files import atomic_writer, check_file
 from scaleformer.system.schema import Positive, listed
 from scaleformer.translation.files.documents import Split
 from scaleformer.translation.files.lines import Boundaries, LinesFormat
@@ -30,6 +34,8 @@ from scaleformer.translation.files.translating_lines import LinesTask, translate
 from scaleformer.translation.files.updating import Edits
 from scaleformer.translation.translation_memory import TranslationMemory
 from scaleformer.translation.translator import Precision, Translator
+
+log = logging.getLogger(__name__)
 
 #: Settings that only lines of text and JSON Lines have, with their defaults.
 ONLY_LINES = {
@@ -60,6 +66,7 @@ class Options:
     terms: str | None
     align: str | None
     alternatives: Positive | None
+    review: str | None
     ensemble: Average
     device: str
     precision: Precision
@@ -77,7 +84,8 @@ def main(options: Options, given: Sequence[str]) -> None:
             raise ValueError(f"{name}={value}: for lines of text and JSON Lines, not for files: leave it out")
         setup, inputs = _setup(options, given), listed(options.input)
         how = options.split, options.source_language, options.overwrite, options.update, options.edits
-        translate_files(setup, inputs, options.output, *how)
+        review = _Review.of(options, setup.translator)
+        review.write(translate_files(setup, inputs, options.output, *how))
     elif options.update:
         wanted = 'files and folders; JSON Lines take the old translation as "draft": [...] in each document'
         raise ValueError(f"update=true: input={options.input} is read as lines, wanted {wanted}")
@@ -85,7 +93,43 @@ def main(options: Options, given: Sequence[str]) -> None:
         read = options.format, options.output_format, options.boundaries, options.ids
         more = options.align, options.alternatives, options.overwrite
         task = LinesTask(Input(options.input), options.output, *read, *more)
-        translate_lines(_setup(options, given), task)
+        setup = _setup(options, given)
+        review = _Review.of(options, setup.translator)
+        review.write(translate_lines(setup, task))
+
+
+@dataclass(frozen=True)
+class _Review:
+    """The page of the segments to read first, if one is wanted."""
+
+    path: str | None
+    translator: Translator
+    confidence: Confidence | None
+
+    @classmethod
+    def of(cls, options: Options, translator: Translator) -> _Review:
+        """Raises ValueError before the translation if there can be none."""
+        if options.review is None:
+            return cls(None, translator, None)
+        check_file("review", options.review)
+        return cls(options.review, translator, Confidence.of(translator))
+
+    def write(self, pairs: Sequence[tuple[str, Sequence[str], Sequence[str]]]) -> None:
+        """pairs: the name of each document, its segments and their translations."""
+        if self.path is None or self.confidence is None:
+            return
+        whole = [(name, s, t) for name, s, t in pairs if len(s) == len(t) and any(map(str.strip, s))]
+        if len(whole) < len(pairs):
+            log.warning(
+                "review: %d documents without text, or with other segments, are not in it", len(pairs) - len(whole)
+            )
+        names, sources, targets = [one[0] for one in whole], [one[1] for one in whole], [one[2] for one in whole]
+        signs = signs_of(self.translator, sources, targets)
+        expected = [self.confidence.expect(one) for one in signs]
+        reasons = [[self.confidence.reasons(row) for row in one] for one in signs]
+        with atomic_writer(self.path) as file:
+            file.write(review_page(names, sources, targets, expected, reasons))
+        print(f"review: written to {self.path}", file=sys.stderr)
 
 
 def _are_documents(name: str, options: Options, of_lines: bool) -> bool:

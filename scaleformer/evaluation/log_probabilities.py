@@ -21,10 +21,12 @@ from scaleformer.vocabulary import EOS, SEP
 
 @dataclass(frozen=True)
 class SegmentScore:
-    """Log-probability (natural) of a segment with its `<sep>`, given all before it; tokens counts the `<sep>` too."""
+    """Log-probability (natural) of a segment with its `<sep>`, given all before it; tokens counts the `<sep>` too;
+    least: the lowest of a token."""
 
     log_probability: float
     tokens: int
+    least: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,8 @@ def _by_segment(tokens: Sequence[int], scores: Sequence[float]) -> DocumentScore
     segments, start = [], 0
     for place, token in enumerate(tokens):
         if token == SEP:
-            segments.append(SegmentScore(math.fsum(scores[start : place + 1]), place + 1 - start))
+            own = scores[start : place + 1]
+            segments.append(SegmentScore(math.fsum(own), len(own), min(own)))
             start = place + 1
     assert start == len(tokens) - 1
     return DocumentScore(tuple(segments), scores[-1])

@@ -37,9 +37,9 @@ def translate_files(
     overwrite: bool = False,
     update: bool = False,
     edits: Edits = "keep",
-) -> None:
+) -> list[tuple[str, Sequence[str], Sequence[str]]]:
     """Translate files or folders, and write each translation whole or not at all; report what was left out or
-    misplaced.
+    misplaced. Returns the name of each document, its segments and their translations.
 
     split, source_language  how prose is split into segments (`choose_splitting`)
     overwrite               whether translations that exist are replaced; else they are kept and counted
@@ -94,6 +94,11 @@ def translate_files(
     if bad:
         names = ", ".join(bad[:5]) + ", ..." * (len(bad) > 5)
         raise DataError(f"{len(bad)} of {len(plan.pairs)} files were not translated, for the reasons above: {names}")
+    return [
+        (document.name, document.source, translation.segments)
+        for task in tasks
+        for document, translation in zip(task.file.documents, task.found, strict=True)
+    ]
 
 
 def _settings(setup: Setup, *how: object) -> str:

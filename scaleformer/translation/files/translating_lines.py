@@ -82,8 +82,9 @@ class LinesTask:
         return self.output != "-" and (path.is_file() or not path.exists())
 
 
-def translate_lines(setup: Setup, task: LinesTask) -> None:
-    """Translate the documents, and write them: to a file together, to a pipe one by one. Reports on stderr.
+def translate_lines(setup: Setup, task: LinesTask) -> list[tuple[str, Sequence[str], Sequence[str]]]:
+    """Translate the documents, and write them: to a file together, to a pipe one by one. Reports on stderr. Returns the
+    name of each, its segments and their translations.
 
     Raises ValueError (DataError for the input) in one line before translating anything, OSError.
     """
@@ -147,3 +148,7 @@ def translate_lines(setup: Setup, task: LinesTask) -> None:
             differ,
             len(translations),
         )
+    return [
+        (request.name(n), document, translation.segments)
+        for n, (document, translation) in enumerate(zip(request.documents, translations, strict=True))
+    ]

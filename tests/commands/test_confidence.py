@@ -1,0 +1,78 @@
+"""`scaleformer confidence`, and the page of `translate review=` that it makes possible."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sacrebleu.metrics import CHRF
+
+from scaleformer.evaluation.confidence import Confidence
+from scaleformer.translation.translator import Translator
+from tests.commands.calls import run_command
+from tests.runs import make_run
+
+pytest.importorskip("sklearn")
+
+
+def write_split(folder: Path, name: str) -> list[dict]:
+    generator = np.random.default_rng(len(name))
+    words = ["the", "cat", "sees", "a", "dog", "runs", "house", "tree"]
+
+    def text() -> str:
+        return " ".join(generator.choice(words, 4))
+
+    documents = [
+        {"id": f"{name}{n}", "source": (some := [text() for _ in range(6)]), "target": [t[::-1] for t in some]}
+        for n in range(10)
+    ]
+    (folder / f"{name}.jsonl").write_text("".join(json.dumps(d) + "\n" for d in documents), encoding="utf-8")
+    return documents
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    for name in ("train", "valid", "test"):
+        write_split(folder, name)
+    return folder
+
+
+def test_it_is_learned_measured_and_used(monkeypatch, capsys, tmp_path, corpus):
+    run = make_run(tmp_path / "run", {"data": {"format": "jsonl", "path": str(corpus)}})
+    call = partial(run_command, monkeypatch, capsys)
+    data = tmp_path / "page.md"
+    data.write_text("# The cat sees\n\nA dog runs. The tree is 3 m.\n", encoding="utf-8")
+    command = f"checkpoint={run}", f"input={data}", f"output={tmp_path / 'out.md'}", "source_language=en"
+    review = f"review={tmp_path / 'review.html'}"
+    code, _, err = call("translate", *command, review)
+    assert code != 0
+    assert "confidence.json: missing: `scaleformer confidence checkpoint=" in err
+    assert not (tmp_path / "out.md").exists()
+
+    code, out, err = call("confidence", f"checkpoint={run}", "threads=1")
+    assert code == 0, err
+    assert "Pearson" in out
+    result = json.loads((run / "results" / "confidence-test.json").read_text())
+    assert result["segments"] == 60
+    assert sum(row["segments"] for row in result["reliability"]) == 60
+    translator = Translator.load(run, "cpu")
+    documents = [json.loads(line) for line in (corpus / "test.jsonl").read_text().splitlines()]
+    found = translator.translate([d["source"] for d in documents])
+    real = [
+        CHRF(word_order=2).sentence_score(h, [t]).score
+        for d, hypothesis in zip(documents, found, strict=True)
+        for h, t in zip(hypothesis, d["target"], strict=True)
+    ]
+    mean = sum(row["real"] * row["segments"] for row in result["reliability"]) / 60
+    assert mean == pytest.approx(np.mean(real))
+    assert Confidence.of(translator).model == translator.sha256
+
+    code, _, err = call("translate", *command, review)
+    assert code == 0, err
+    page = (tmp_path / "review.html").read_text(encoding="utf-8")
+    assert page.count("<tr><td>") == 3
+    assert "Read these 1 first" in page
