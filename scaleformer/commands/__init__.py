@@ -20,6 +20,7 @@ COMMANDS = {
     "translate": "Translate text, Markdown, HTML, docx, EPUB, PO, ...",
     "serve": "Translate over HTTP, and on a page in the browser",
     "prepare": "Turn text pairs, TSV, PO or data sets into a corpus",
+    "inspect": "Look at a corpus: duplicates, leaks, languages, filters",
     "evaluate": "Translate and score: d-BLEU, s-BLEU, chrF++, TER",
     "extrapolation": "Loss, BLEU, time and memory beyond the trained length",
     "context": "Score what only earlier segments decide: pronouns, terms",

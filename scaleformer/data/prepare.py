@@ -10,20 +10,25 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from rich.table import Table
 
 from scaleformer.data.align.page import alignment_page
 from scaleformer.data.align.pipeline import RawCorpus, Translate, align_files
-from scaleformer.data.config import HubConfig
+from scaleformer.data.config import DataConfig, HubConfig
 from scaleformer.data.hub import hub_documents
 from scaleformer.data.prepare_config import PrepareConfig
-from scaleformer.data.sources import assign_splits
+from scaleformer.data.quality.checks import BITS, EXCHANGED
+from scaleformer.data.quality.decisions import Decisions, decide, filtered, related_documents
+from scaleformer.data.quality.inspection import quality_page
+from scaleformer.data.quality.splitting import assign_groups, group_documents, proposal
+from scaleformer.data.quality.survey import SPLITS, Split, Survey, survey
+from scaleformer.data.sources import assign_splits, split_sources
 from scaleformer.formats.bitexts import Bitext, Columns, read_bitext
 from scaleformer.formats.json_lines import read_jsonl, read_reversed
 from scaleformer.formats.recognition import BITEXTS, FORMATS
@@ -36,7 +41,7 @@ from scaleformer.text.documents import Document, from_parts
 
 log = logging.getLogger(__name__)
 
-SPLITS = ("train", "valid", "test")
+EXAMPLES = 10  # of each filter on report.html
 # why a whole corpus may be one document, by the format or the boundaries of text
 _ROWS = "each file is a document; document_column groups its rows, boundaries=lines makes every row a document"
 _UNITS = "each file is a document; input= also takes a folder; boundaries=lines makes every unit one"
@@ -127,24 +132,24 @@ def _write(
         _write_suite(config, folder, report)
         return
     raw = align_files(config, translate) if config.format == "raw" else None
-    where = config.input or config.source
     counted = PrepareReport()
-    count = sum(1 for _ in _cleaned(_read(config, counted, raw), config, counted))
-    if count == 0:
-        raise DataError(f"{where}: no document is left ({_reasons(counted)})")
-    try:
-        splits = assign_splits(count, config.valid, config.test, config.seed)
-    except DataError as error:
-        reason = ONE_DOCUMENT[config.boundaries if config.format == "text" else config.format]
-        raise DataError(f"{where}: {error}: {reason} (valid=0 test=0 uses all for training)") from None
+    filtering = _filtering(config, raw)
+    kept = [
+        (number, document.id, len(document.source)) for number, _, document in _kept(config, counted, raw, filtering)
+    ]
+    if not kept:
+        raise DataError(f"{config.input or config.source}: no document is left ({_reasons(counted)})")
+    splits = _splits(config, kept, filtering)
     files: dict[str, IO[str]] = {}
+    examples: dict[str, list[tuple[Any, ...]]] = {}
     with ExitStack() as stack:
         left_out = stack.enter_context(open(folder / "left_out.jsonl", "w", encoding="utf-8"))
         for match in raw.matches if raw is not None else ():
             if match.fate != "kept":
                 _name(left_out, match.document, match.fate, match.source, match.target)
-        documents = _cleaned(_read(config, report, raw), config, report, left_out)
-        for split, document in zip(splits, documents, strict=True):
+        documents = _kept(config, report, raw, filtering, left_out, examples)
+        for (_, own, document), drawn in zip(documents, splits, strict=True):
+            split = own or drawn
             if split not in files:
                 # No timestamp, so that the same documents give the same bytes.
                 packed = stack.enter_context(gzip.GzipFile(folder / f"{split}.jsonl.gz", "wb", mtime=0))
@@ -155,7 +160,55 @@ def _write(
     if raw is not None:
         page = alignment_page(raw.matches, (config.source_language or "", config.target_language or ""))
         (folder / "alignment.html").write_text(page, encoding="utf-8")
-    _write_report(config, folder, report, {} if translated_by is None else {"translated_by": translated_by})
+    more: dict[str, Any] = {} if translated_by is None else {"translated_by": translated_by}
+    if filtering is not None:
+        more |= {"filters": filtering[1].filters, "gaps": filtering[1].gaps}
+        (folder / "report.html").write_text(quality_page(more, examples), encoding="utf-8")
+    for split, share in (("valid", config.valid), ("test", config.test)):
+        if not config.own_splits and (line := proposal(split, share, report.documents[split], report.segments[split])):
+            log.warning("%s", line)
+    _write_report(config, folder, report, more)
+
+
+def _filtering(config: PrepareConfig, raw: RawCorpus | None) -> tuple[Survey, Decisions] | None:
+    """What the filters decide on the documents; None where none is on."""
+    filters = config.filters.active(config.format == "raw")
+    if not filters:
+        return None
+    languages = config.source_language, config.target_language
+
+    def read() -> Iterator[Split]:
+        return _cleaned(_read(config, PrepareReport(), raw), config, PrepareReport())
+
+    found = survey(read, filters, languages, processes=config.num_proc)
+    exchanged, segments = int((found["faults"] & BITS[EXCHANGED] > 0).sum()), len(found["faults"])
+    if exchanged > segments / 4:
+        raise DataError(
+            f"{exchanged} of {segments} sources are {config.target_language}, and their targets "
+            f"{config.source_language}: exchange source and target"
+        )
+    return found, decide(found, config.filters, filters)
+
+
+def _splits(
+    config: PrepareConfig, kept: Sequence[tuple[int, str, int]], filtering: tuple[Survey, Decisions] | None
+) -> list[str]:
+    """The split of each document that is kept; "" where the input has its own."""
+    if config.own_splits:
+        return [""] * len(kept)
+    try:
+        leakage = config.filters.active().get("leakage")
+        if config.groups is None and leakage is None:
+            return assign_splits(len(kept), config.valid, config.test, config.seed)
+        place = {number: n for n, (number, _, _) in enumerate(kept)}
+        pairs = related_documents(filtering[0], leakage).tolist() if filtering and leakage is not None else []
+        related = [(place[one], place[other]) for one, other in pairs if one in place and other in place]
+        groups = group_documents([name for _, name, _ in kept], config.groups, related)
+        return assign_groups(groups, [size for *_, size in kept], config.valid, config.test, config.seed)
+    except DataError as error:
+        reason = ONE_DOCUMENT[config.boundaries if config.format == "text" else config.format]
+        where = config.input or config.source
+        raise DataError(f"{where}: {error}: {reason} (valid=0 test=0 uses all for training)") from None
 
 
 def _write_suite(config: PrepareConfig, folder: Path, report: PrepareReport) -> None:
@@ -172,7 +225,7 @@ def _write_suite(config: PrepareConfig, folder: Path, report: PrepareReport) -> 
     _write_report(config, folder, report, {})
 
 
-def _write_report(config: PrepareConfig, folder: Path, report: PrepareReport, more: dict[str, str]) -> None:
+def _write_report(config: PrepareConfig, folder: Path, report: PrepareReport, more: dict[str, Any]) -> None:
     text = json.dumps({"settings": asdict(config), **more, **report.to_dict()}, indent=2, ensure_ascii=False)
     (folder / "report.json").write_text(text + "\n", encoding="utf-8")
 
@@ -182,7 +235,18 @@ def _reasons(report: PrepareReport) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in counts.items()) or "the input is empty"
 
 
-def _read(config: PrepareConfig, report: PrepareReport, raw: RawCorpus | None) -> Iterator[Document]:
+def _read(config: PrepareConfig, report: PrepareReport, raw: RawCorpus | None) -> Iterator[Split]:
+    """The documents, with the split that they have in the input, "" for none."""
+    if config.own_splits:
+        for name, source in split_sources(DataConfig("jsonl", path=config.input)).items():
+            for document in source.read():
+                yield name, document
+        return
+    for document in _documents(config, report, raw):
+        yield "", document
+
+
+def _documents(config: PrepareConfig, report: PrepareReport, raw: RawCorpus | None) -> Iterator[Document]:
     if raw is not None:
         report.beads.update(raw.beads)
         report.dropped_segments.update(raw.dropped_segments)
@@ -214,11 +278,15 @@ def _name(file: IO[str] | None, document: str, reason: str, source: str, target:
 
 
 def _cleaned(
-    documents: Iterable[Document], config: PrepareConfig, report: PrepareReport, left_out: IO[str] | None = None
-) -> Iterator[Document]:
-    """The documents without the segments that are left out, counted, and written to a file if there is one."""
+    documents: Iterable[Split], config: PrepareConfig, report: PrepareReport, left_out: IO[str] | None = None
+) -> Iterator[Split]:
+    """The documents without the segments that are left out, counted, and written to a file if there is one. Those of
+    another split than train stay as they are."""
     identical = total = 0
-    for document in documents:
+    for split, document in documents:
+        if split in ("valid", "test"):
+            yield split, document
+            continue
         pairs = []
         for source, target in document.parts():
             # beads with an empty side are kept on purpose
@@ -231,13 +299,7 @@ def _cleaned(
                 _name(left_out, document.id, reason, *texts)
             else:
                 pairs.append((source, target))
-        if len(pairs) < config.min_segments:
-            report.dropped_documents[f"fewer than {config.min_segments} segments"] += 1
-            report.dropped_segments["of documents left out"] += len(pairs)
-            for source, target in pairs:
-                _name(left_out, document.id, "of documents left out", " ".join(source), " ".join(target))
-        else:
-            yield from_parts(document.id, pairs)
+        yield split, from_parts(document.id, pairs)
     if left_out is not None and identical > total / 2 and not config.drop_identical:
         log.warning(
             "%d of %d segments are the same in source and target: is the target translated? drop_identical=true leaves "
@@ -245,6 +307,37 @@ def _cleaned(
             identical,
             total,
         )
+
+
+def _kept(
+    config: PrepareConfig,
+    report: PrepareReport,
+    raw: RawCorpus | None,
+    filtering: tuple[Survey, Decisions] | None,
+    left_out: IO[str] | None = None,
+    examples: dict[str, list[tuple[Any, ...]]] | None = None,
+) -> Iterator[tuple[int, str, Document]]:
+    """Number, split and text of the documents that stay after all filters; what was taken is counted and named."""
+    cleaned = _cleaned(_read(config, report, raw), config, report, left_out)
+    for number, (split, document) in enumerate(cleaned):
+        kept, taken = document, list[tuple[int, str, str, str]]()
+        if filtering is not None:
+            kept, taken = filtered(document, number, *filtering, config.filters.segments == "unaligned")
+        for place, reason, source, target in taken:
+            report.dropped_segments[reason] += 1
+            _name(left_out, document.id, reason, source, target)
+            some = [] if examples is None else examples.setdefault(f"filter {reason}", [])
+            if len(some) < EXAMPLES:
+                some.append((split, document.id, place, source, target))
+        if filtering is not None and (whole := filtering[1].whole[number]) >= 0:
+            report.dropped_documents[filtering[1].names[whole]] += 1
+        elif len(kept.shapes) < config.min_segments and split not in ("valid", "test"):
+            report.dropped_documents[f"fewer than {config.min_segments} segments"] += 1
+            report.dropped_segments["of documents left out"] += len(kept.shapes)
+            for part in kept.parts():
+                _name(left_out, document.id, "of documents left out", " ".join(part[0]), " ".join(part[1]))
+        else:
+            yield number, split, kept
 
 
 def _fault(source: str, target: str, config: PrepareConfig) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Annotated, Literal
 
-from scaleformer.data.align.filters import FILTERS
 from scaleformer.data.config import Boundaries
+from scaleformer.data.quality.config import FilterConfig
 from scaleformer.formats import recognition
 from scaleformer.formats.recognition import BITEXTS
 from scaleformer.formats.segments import Grain
@@ -29,8 +30,9 @@ READ_BY = {
     **dict.fromkeys(("source_language", "target_language"), (*_MEMORIES, "raw", "contrapro")),
     **dict.fromkeys(("documents", "context"), ("contrapro",)),
     **dict.fromkeys(("valid", "test", "seed", "drop_empty", "drop_identical", "max_ratio", "min_segments"), CORPORA),
+    **dict.fromkeys(("filters", "groups", "num_proc"), CORPORA),
     "checkpoint": ("raw", "translations"),
-    **dict.fromkeys(("source", "aligner", "unmatched", "min_confidence", "filters"), ("raw",)),
+    **dict.fromkeys(("source", "aligner", "unmatched", "min_confidence"), ("raw",)),
 }
 
 
@@ -59,7 +61,9 @@ class PrepareConfig:
     checkpoint: str | None = None
     unmatched: Literal["keep", "drop"] = "keep"
     min_confidence: Share = 0.0
-    filters: tuple[Annotated[str, OneOf(FILTERS)], ...] | None = None
+    filters: FilterConfig = field(default_factory=FilterConfig)
+    groups: str | None = None
+    num_proc: Positive = 1
     valid: Share = 0.05
     test: Share = 0.05
     seed: int = 1
@@ -80,7 +84,8 @@ class PrepareConfig:
             raise ValueError("boundaries=ids and ids=FILE belong together: give both or neither")
         for option in fields(self):
             readers, value = READ_BY.get(option.name, FORMATS), getattr(self, option.name)
-            if self.format not in readers and value != option.default:
+            usual = FilterConfig() if option.name == "filters" else option.default
+            if self.format not in readers and value != usual:
                 raise ValueError(
                     f"{option.name} is {shown(value)}: only format={'|'.join(readers)} reads it, not {self.format}"
                 )
@@ -90,6 +95,11 @@ class PrepareConfig:
             self._check_raw()
         if self.format == "contrapro" and self.documents is None:
             raise ValueError("format=contrapro needs documents=DIR, the folder that its setup_opensubs.sh creates")
+
+    @property
+    def own_splits(self) -> bool:
+        """Whether the input is a folder with train.jsonl and so on, whose splits stay."""
+        return self.format == "jsonl" and Path(self.input or "").is_dir()
 
     def _check_raw(self) -> None:
         if (self.input is None) != (self.source is not None and self.target is not None) or (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import unicodedata
 from collections.abc import Iterable, Iterator
 
 import regex
@@ -70,3 +72,13 @@ def phrase(text: str) -> regex.Pattern[str]:
     before = "" if unspaced(text[:1]) else rf"(?<!{spaced})"
     after = "" if unspaced(text[-1:]) else rf"(?!{spaced})"
     return regex.compile(f"{before}{regex.escape(text)}{after}", regex.V1 | regex.IGNORECASE)
+
+
+def spaced(text: str) -> str:
+    """The text with composed characters (NFC) and single spaces: what two equal segments have in common."""
+    return " ".join(unicodedata.normalize("NFC", text).split())
+
+
+def hash_of(text: str) -> int:
+    """A number below 2 ** 63 for a text, the same in every process."""
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big") >> 1

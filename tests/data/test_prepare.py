@@ -13,6 +13,7 @@ import yaml
 
 from scaleformer.data.prepare import prepare
 from scaleformer.data.prepare_config import PrepareConfig
+from scaleformer.data.quality.config import FilterConfig
 from scaleformer.formats.json_lines import read_jsonl
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document, one_line
@@ -275,7 +276,8 @@ def test_the_configuration_has_the_defaults_of_the_class() -> None:
     content = yaml.safe_load((ROOT / "conf" / "commands" / "prepare.yaml").read_text(encoding="utf-8"))
     usual = {f.name: f.default for f in fields(PrepareConfig) if f.default is not MISSING}
     assert {name: content[name] for name in usual} == usual
-    assert set(content) - set(usual) == {"defaults", "format", "input", "output"}
+    assert set(content) - set(usual) == {"defaults", "format", "input", "output", "filters"}
+    assert FilterConfig(**content["filters"]) == FilterConfig()
 
 
 @pytest.mark.parametrize(

@@ -39,19 +39,19 @@ class Vocabulary:
     """The words of one side of a corpus. Both sides share `stems`, so that similar words have the same stem."""
 
     def __init__(self, stems: dict[str, int]) -> None:
-        self._ids: dict[str, int] = {"": NULL}
+        self.ids: dict[str, int] = {"": NULL}
         self._stems = stems
         self._stem_of = [-1]
         self._counts: list[int] = [0]
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self.ids)
 
     def add(self, text: str) -> np.ndarray:
         """Count the words of a text and return their numbers."""
         found = []
         for word in words(text):
-            number = self._ids.setdefault(word, len(self._ids))
+            number = self.ids.setdefault(word, len(self.ids))
             if number == len(self._stem_of):
                 self._stem_of.append(self._stems.setdefault(stem(word), len(self._stems)))
                 self._counts.append(0)

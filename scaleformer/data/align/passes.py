@@ -47,8 +47,13 @@ def align_corpus(documents: Sequence[tuple[Segments, Segments]], seed: int = 1) 
     ]
     knowledge.lexicons = learn(found, sizes, seed)
     knowledge.structure = _structure(sides, first)
-    knowledge.open = OPEN[1] + (OPEN[0] - OPEN[1]) * TRUSTED / (TRUSTED + len(found))
+    knowledge.open = openness(len(found))
     return [align(source, target, knowledge) for source, target in counted(sides, "Aligning, second pass")]
+
+
+def openness(beads: int) -> float:
+    """The share of a text that a lexicon learned from so many beads does not account for."""
+    return OPEN[1] + (OPEN[0] - OPEN[1]) * TRUSTED / (TRUSTED + beads)
 
 
 def _side(texts: Sequence[str], labels: Sequence[int], vocabulary: Vocabulary) -> Side:

@@ -1,4 +1,4 @@
-"""Turns folders of documents into a corpus: blocks, segments, beads with their confidence, filters."""
+"""Turns folders of documents into a corpus: blocks, segments, beads with their confidence."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from scaleformer.data.align.beads import Bead
 from scaleformer.data.align.files import Pair, pairs_of_folders, pairs_of_list, read_file
-from scaleformer.data.align.filters import DOUBTFUL, EXCHANGED, FILTERS, make_check
 from scaleformer.data.align.passes import LABELS, Segments, align_corpus
 from scaleformer.data.prepare_config import PrepareConfig
 from scaleformer.system.bars import counted
@@ -62,12 +62,10 @@ def align_files(config: PrepareConfig, translate: Translate | None = None) -> Ra
         translations = translate([source[0] for _, source, _ in texts])
         compared = [((found, s[1]), t) for found, (_, s, t) in zip(translations, texts, strict=True)]
     aligned = align_corpus(compared, config.seed)
-    sides = [[text for document in texts for text in document[side][0]] for side in (1, 2)]
-    check = make_check(FILTERS if config.filters is None else config.filters, sides, _languages(config))
     scale = _median(texts, aligned)
     for (name, source, target), beads in zip(texts, aligned, strict=True):
         parts: list[tuple[Sequence[str], Sequence[str]]] = []
-        for match, part in _judged(config, name, source[0], target[0], beads, scale, check):
+        for match, part in _judged(config, name, source[0], target[0], beads, scale):
             corpus.matches.append(match)
             if match.fate == "kept":
                 parts.append(part)
@@ -78,11 +76,6 @@ def align_files(config: PrepareConfig, translate: Translate | None = None) -> Ra
             corpus.documents.append(from_parts(name, parts))
         else:
             corpus.dropped_documents["no bead is left"] += 1
-    if (exchanged := corpus.dropped_segments[EXCHANGED]) > len(corpus.matches) / 4:
-        raise DataError(
-            f"{exchanged} of {len(corpus.matches)} sources are {config.target_language}, and their targets "
-            f"{config.source_language}: exchange source and target"
-        )
     return corpus
 
 
@@ -134,10 +127,10 @@ def _median(texts: Sequence[tuple[str, Segments, Segments]], aligned: Sequence[S
     return max(LEAST_MEDIAN, float(np.median(odds))) if odds else LEAST_MEDIAN
 
 
-def confidence(score: float, characters: int, scale: float) -> float:
-    """The confidence of a bead, 0 to 1; characters: of both sides; scale: the median log-odds per character."""
+def confidence(score: Any, characters: Any, scale: float) -> Any:
+    """The confidence of beads, 0 to 1; characters: of both sides; scale: the median log-odds per character."""
     steps = STEEPNESS * (score / characters / scale - HALF)
-    return float(1 / (1 + np.exp(-np.clip(steps, -30, 30))))
+    return 1 / (1 + np.exp(-np.clip(steps, -30, 30)))
 
 
 def _judged(
@@ -147,16 +140,14 @@ def _judged(
     target: Sequence[str],
     beads: Sequence[Bead],
     scale: float,
-    check: Callable[[str, str], str],
 ) -> Iterator[tuple[Match, tuple[Sequence[str], Sequence[str]]]]:
     """The beads and whether they are kept; beads with too little confidence are split into their two sides."""
-    fates = _fates(source, target, beads, check)
-    for bead, fate in zip(beads, fates, strict=True):
+    for bead in beads:
         ours, theirs = source[bead.i : bead.i + bead.s], target[bead.j : bead.j + bead.t]
         one, other = " ".join(ours), " ".join(theirs)
-        sure = confidence(bead.score, len(one) + len(other), scale) if ours and theirs else None
-        if sure is not None and (sure >= config.min_confidence or fate != "kept"):
-            yield Match(name, one, other, sure, fate), (ours, theirs)
+        sure = float(confidence(bead.score, len(one) + len(other), scale)) if ours and theirs else None
+        if sure is not None and sure >= config.min_confidence:
+            yield Match(name, one, other, sure), (ours, theirs)
         elif sure is not None and config.unmatched == "drop":
             yield Match(name, one, other, sure, "confidence"), (ours, theirs)
         else:
@@ -165,17 +156,3 @@ def _judged(
             for part in alone:
                 if any(part):
                     yield Match(name, " ".join(part[0]), " ".join(part[1]), sure, fate), part
-
-
-def _fates(
-    source: Sequence[str], target: Sequence[str], beads: Sequence[Bead], check: Callable[[str, str], str]
-) -> list[str]:
-    """Whether each bead is "kept", or why not. A short one between two that are kept has their languages."""
-    fates = []
-    for bead in beads:
-        ours, theirs = source[bead.i : bead.i + bead.s], target[bead.j : bead.j + bead.t]
-        fates.append((check(" ".join(ours), " ".join(theirs)) if ours and theirs else "") or "kept")
-    for number in [n for n, fate in enumerate(fates) if fate == DOUBTFUL]:
-        around = fates[max(0, number - 1)], fates[min(number + 1, len(fates) - 1)]
-        fates[number] = "kept" if around == ("kept", "kept") else "language"
-    return fates

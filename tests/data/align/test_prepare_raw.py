@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from scaleformer.data.align.beads import Bead
-from scaleformer.data.align.filters import DOUBTFUL, FILTERS, make_check
 from scaleformer.data.align.page import alignment_page
-from scaleformer.data.align.pipeline import Match, _fates
+from scaleformer.data.align.pipeline import Match
 from scaleformer.data.prepare import PrepareReport, prepare
+from scaleformer.data.quality.checks import BITS, DOUBTFUL, SegmentChecks
+from scaleformer.data.quality.config import RAW
 from scaleformer.formats.json_lines import read_jsonl
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document
@@ -142,34 +142,48 @@ def test_a_models_translation_is_aligned(folders: Path, monkeypatch: pytest.Monk
     assert document.beads == ((0, 1), (1, 1), (1, 1))
 
 
+def checked(filters: tuple[str, ...], sides: list[list[str]], languages: tuple[str, str]) -> Any:
+    checks = SegmentChecks(dict.fromkeys(filters, True), sides, languages)
+
+    def check(source: str, target: str) -> str:
+        (found,), _ = checks.document([(source, target)])
+        return next((name for name, bit in BITS.items() if found & bit), "")
+
+    return check
+
+
 def test_filters() -> None:
     english = "This sentence was written in English, and it is long enough that its language can be told."
     spanish = "Esta frase fue escrita en español, y es bastante larga para que se pueda reconocer su idioma."
-    check = make_check(FILTERS, [[english], [spanish]], ("en", "es"))
+    check = checked(RAW, [[english], [spanish]], ("en", "es"))
     assert check(english, spanish) == ""
     assert check(english, english) == "language"
     assert check("Short.", "Short.") == ""
     assert check(english, "Это предложение написано по-русски.") == "script"
     assert check(english, "sí y no " * 10) == "repetition"
     assert check("yes and no " * 10, "sí y no " * 10) == ""
-    assert make_check((), [[english], [spanish]], ("en", "es"))(english, english) == ""
-    assert make_check(FILTERS, [[english], [english]], ("en", "tlh"))(english, english) == ""
+    assert checked((), [[english], [spanish]], ("en", "es"))(english, english) == ""
+    assert checked(RAW, [[english], [english]], ("en", "tlh"))(english, english) == ""
 
 
 def test_markup_is_of_no_language() -> None:
     spanish = "Use [la opción de guardar](https://www.example.org/the/saving/of/your/own/files.html) aquí."
     spanish += " `with open(the_name_of_your_file) as file: write all of this to the file`"
     english = spanish.replace("la opción de guardar", "the save option").replace("aquí", "here")
-    check = make_check(FILTERS, [[english], [spanish]], ("en", "es"))
+    check = checked(RAW, [[english], [spanish]], ("en", "es"))
     assert check(english, spanish) == ""
 
 
 def test_a_short_segment_of_a_third_language_between_kept_ones_stays() -> None:
-    reasons = {"a": "", "b": DOUBTFUL, "c": DOUBTFUL, "d": "script"}
+    reasons = {"a": [], "b": [DOUBTFUL], "c": [DOUBTFUL], "d": ["script"]}
+
+    class Told(SegmentChecks):
+        def faults(self, part: Any, sides: Any) -> list[str]:
+            return reasons[part[0]]
 
     def fates(texts: str) -> list[str]:
-        beads = [Bead(n, n, 1, 1, 1.0) for n in range(len(texts))]
-        return _fates(texts, texts, beads, lambda source, target: reasons[source])
+        found, _ = Told({}, [[], []], ("", "")).document([(text, text) for text in texts])
+        return [next((name for name, bit in BITS.items() if bits & bit), "kept") for bits in found]
 
     assert fates("aba") == ["kept", "kept", "kept"]
     assert fates("abcad") == ["kept", "language", "language", "kept", "script"]
@@ -197,7 +211,7 @@ def test_what_is_left_out_is_named(folders: Path, caplog: pytest.LogCaptureFixtu
 
 def test_a_side_that_is_not_translated_is_told(folders: Path, caplog: pytest.LogCaptureFixture) -> None:
     (folders / "es/guide/machine.es.md").write_text(ENGLISH)
-    run(folders, "filters=[]")
+    run(folders, "filters.script=false", "filters.language=false", "filters.repetition=false")
     assert "segments are the same in source and target: is the target translated?" in caplog.text
 
 
@@ -234,7 +248,7 @@ def test_the_page_shows_the_least_confident_first(monkeypatch: pytest.MonkeyPatc
         (["target_language=en"], "source_language and target_language are both en: give two"),
         (["split=word"], "split is 'word': it must be one of sentence, paragraph, none"),
         (["unmatched=hide"], "unmatched is 'hide': it must be one of keep, drop"),
-        (["filters=[length]"], "filters is ['length']: it must be a list of one of script, language, repetition"),
+        (["filters.length=1"], "filters.length: no such setting"),
         (["min_confidence=2"], "min_confidence is 2: it must be a float from 0 to 1"),
         (["checkpoint=run"], "aligner=translation and checkpoint=RUN belong together"),
         (["subset=a"], "subset is 'a': only format=hub reads it, not raw"),

@@ -40,7 +40,14 @@ def test_the_same_segments_train_and_are_translated(name: str, grain: str, tmp_p
         (tmp_path / side).mkdir()
         (tmp_path / side / name).write_bytes(SAMPLES[name])
     given = ["format=raw", "source_language=en", "target_language=es", "valid=0", "test=0", f"split={grain}"]
-    given += [f"source={tmp_path / 'en'}", f"target={tmp_path / 'es'}", f"output={tmp_path / 'out'}", "filters=[]"]
+    given += [
+        f"source={tmp_path / 'en'}",
+        f"target={tmp_path / 'es'}",
+        f"output={tmp_path / 'out'}",
+        "filters.script=false",
+        "filters.language=false",
+        "filters.repetition=false",
+    ]
     prepare(Benchmark("prepare").read(given))
     (document,) = read_jsonl(tmp_path / "out" / "train.jsonl.gz")
     file = open_file(tmp_path / "en" / name, "en", grain, True)
