@@ -27,8 +27,9 @@ from scaleformer.formats.terms import read_terms
 from scaleformer.system.files import atomic_writer, check_file
 from scaleformer.system.schema import Positive, listed
 from scaleformer.translation.files.documents import Split
-from scaleformer.translation.files.lines import Boundaries, LinesFormat
+from scaleformer.translation.files.lines import Boundaries, LinesFormat, choose_format
 from scaleformer.translation.files.setup import Setup
+from scaleformer.translation.files.shards import Shard, merge_files, merge_lines
 from scaleformer.translation.files.translating import translate_files
 from scaleformer.translation.files.translating_lines import LinesTask, translate_lines
 from scaleformer.translation.files.updating import Edits
@@ -67,6 +68,7 @@ class Options:
     align: str | None
     alternatives: Positive | None
     review: str | None
+    shard: str | None
     ensemble: Average
     device: str
     precision: Precision
@@ -77,13 +79,24 @@ class Options:
 def main(options: Options, given: Sequence[str]) -> None:
     if options.edits != "keep" and not options.update:
         raise ValueError(f"edits={options.edits}: for update=true: set both, or overwrite=true to replace translations")
+    part = None if options.shard is None else Shard.parse(options.shard)
+    if part is not None and options.update:
+        raise ValueError(f"shard={options.shard}: update=true verifies all files in one call: leave one of them out")
     of_lines = [name for name, usual in ONLY_LINES.items() if getattr(options, name) != usual]
     if isinstance(options.input, tuple) or _are_documents(options.input, options, bool(of_lines)):
         for name in of_lines:
             value = getattr(options, name)
             raise ValueError(f"{name}={value}: for lines of text and JSON Lines, not for files: leave it out")
-        setup, inputs = _setup(options, given), listed(options.input)
-        how = options.split, options.source_language, options.overwrite, options.update, options.edits
+        inputs = listed(options.input)
+        if part is not None and not any(Path(name).is_dir() for name in inputs) and len(inputs) == 1:
+            raise ValueError(
+                f"shard={options.shard}: one file is not divided: give a folder, or documents in JSON Lines"
+            )
+        if part is not None and part.number == 0:
+            merge_files(inputs, options.output, part)
+            return
+        setup = _setup(options, given)
+        how = options.split, options.source_language, options.overwrite, options.update, options.edits, part
         review = _Review.of(options, setup.translator)
         review.write(translate_files(setup, inputs, options.output, *how))
     elif options.update:
@@ -92,7 +105,16 @@ def main(options: Options, given: Sequence[str]) -> None:
     else:
         read = options.format, options.output_format, options.boundaries, options.ids
         more = options.align, options.alternatives, options.overwrite
-        task = LinesTask(Input(options.input), options.output, *read, *more)
+        source, output = Input(options.input), options.output
+        if part is not None:
+            if output == "-" or choose_format(options.format, source) != "jsonl":
+                raise ValueError(f"shard={options.shard}: wanted JSON Lines, from a file into a file, or folders")
+            if part.number == 0:
+                LinesTask(source, output, *read, *more)  # raises where the output may not be written
+                merge_lines(source, output, part)
+                return
+            output = part.place(output)
+        task = LinesTask(source, output, *read, *more, part)
         setup = _setup(options, given)
         review = _Review.of(options, setup.translator)
         review.write(translate_lines(setup, task))

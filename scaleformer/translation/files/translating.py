@@ -19,6 +19,7 @@ from scaleformer.translation.files.documents import Split, choose_file_decoding,
 from scaleformer.translation.files.paths import FilePlan, free_name, plan_files
 from scaleformer.translation.files.record import FileRecord, Record, hash_of_bytes, read_bytes
 from scaleformer.translation.files.setup import Setup
+from scaleformer.translation.files.shards import Shard
 from scaleformer.translation.files.tasks import FileTask, report_update
 from scaleformer.translation.files.updating import Edits, compare, describe
 from scaleformer.translation.pieces import PieceTranslator
@@ -37,6 +38,7 @@ def translate_files(
     overwrite: bool = False,
     update: bool = False,
     edits: Edits = "keep",
+    part: Shard | None = None,
 ) -> list[tuple[str, Sequence[str], Sequence[str]]]:
     """Translate files or folders, and write each translation whole or not at all; report what was left out or
     misplaced. Returns the name of each document, its segments and their translations.
@@ -45,11 +47,15 @@ def translate_files(
     overwrite               whether translations that exist are replaced; else they are kept and counted
     update                  whether those are replaced of which the record tells what a person corrected since
     edits                   whether an update keeps these corrections
+    part                    which of the files to translate, of several
     Raises ValueError (DataError for a file) in one line before writing anything; DataError after writing the others if
     some of several files cannot be read; OSError.
     """
-    record = Record.read(output)
+    record = Record.read(output if part is None else part.place(output))
     plan = plan_files(inputs, output, overwrite, record.of if update else None)
+    if part is not None:
+        plan.pairs, plan.part = list(part.take(plan.pairs)), Path(f"{part.place(output)}.part")
+        plan.kept &= {target for _, target in plan.pairs}
     report_others(plan.left)
     if plan.kept:
         told = ", and no record tells what was corrected there" * update

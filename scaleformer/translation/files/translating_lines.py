@@ -27,6 +27,7 @@ from scaleformer.translation.files.lines import (
     write_translations,
 )
 from scaleformer.translation.files.setup import Setup
+from scaleformer.translation.files.shards import Shard
 from scaleformer.translation.pieces import PieceTranslator
 from scaleformer.translation.request import Listener
 from scaleformer.translation.resumable import resumable_translations
@@ -46,6 +47,7 @@ class LinesTask:
     align            "true", or a file for the alignments of words (`alignments_path`)
     alternatives     so many translations of each segment, in JSON Lines
     overwrite        whether files that exist are replaced
+    part             which of the documents to translate, of several
     Raises ValueError for formats that do not fit, and where the output would replace the input or what it may not.
     """
 
@@ -58,6 +60,7 @@ class LinesTask:
     align: str | None = None
     alternatives: int | None = None
     overwrite: bool = False
+    part: Shard | None = None
 
     def __post_init__(self) -> None:
         format = choose_format(self.format, self.source)
@@ -99,6 +102,8 @@ def translate_lines(setup: Setup, task: LinesTask) -> list[tuple[str, Sequence[s
     aligned = alignments_path(task.align, task.output, task.output_format, setup.decoding.match_segments)
     task.check_new(aligned)
     source = read_documents(task.source, task.format, task.boundaries, task.ids)
+    if task.part is not None:
+        source = replace(source, documents=list(task.part.take(source.documents)))
     print(f"{task.source.name}: {source.counts()}", file=sys.stderr)
     request = setup.request(source.documents)
     pieces = PieceTranslator(translator, request.decoding, translator.tag_tokens())
