@@ -79,7 +79,8 @@ class Targets(RootModel[list[list[Text]]]):
 class SourceDocument(BaseModel):
     """A document: its segments, or a text that is split like a file. target: translations of the segments of the text,
     to be put into it in place of translating them. draft: texts that its translation probably has, by the places of its
-    segments, such as its translation before it was edited; they do not change the result."""
+    segments, such as its translation before it was edited; they do not change the result. fixed: translations of
+    segments, by number, that stay as they are and that later segments have as their context; begin: beginnings."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -88,6 +89,8 @@ class SourceDocument(BaseModel):
     text: Text | None = None
     target: list[Text] | None = None
     draft: list[Text] | None = None
+    fixed: dict[str, Text] = {}
+    begin: dict[str, Text] = {}
 
     @model_validator(mode="after")
     def _one_of_both(self) -> SourceDocument:

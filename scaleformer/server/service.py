@@ -99,7 +99,9 @@ class Service:
             raise HTTPException(422, " ".join(str(error).split("\n"))) from None
         ticket = Ticket()
         jobs = [
-            Job(ticket, number, source.name, source.segments, source.settings, tokens, size, source.draft or ())
+            Job(
+                ticket, number, source.name, source.segments, source.settings, tokens, size, source.draft, source.forced
+            )
             for number, (source, (tokens, size)) in enumerate(zip(sources, sizes, strict=True))
             if number not in given
         ]

@@ -6,7 +6,7 @@ import io
 import re
 import zipfile
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from anyio import to_thread
@@ -26,6 +26,7 @@ from scaleformer.translation.files.documents import (
     read_lines_file,
 )
 from scaleformer.translation.files.lines import LinesFile
+from scaleformer.translation.forced import ForcedTexts, read_forced
 from scaleformer.translation.translator import Translator
 
 UNPACKED = 16  # times the largest body: the limit for unpacked archives
@@ -37,7 +38,7 @@ ReadAll = Callable[[Sequence[Prose]], Awaitable[Sequence[Read]]]
 @dataclass(frozen=True)
 class Source:
     """A document to translate. file: the text or file that it came from; kept: what the placeholders of each segment
-    stand for, () if that is unknown; draft: as in `SourceDocument`."""
+    stand for, () if that is unknown; draft, forced: as in `SourceDocument`."""
 
     name: str
     segments: Sequence[str]
@@ -45,6 +46,7 @@ class Source:
     file: Prose | LinesFile | None = None
     kept: Sequence[Kept] = ()
     draft: Sequence[str] | None = None
+    forced: ForcedTexts = field(default_factory=ForcedTexts)
 
     @property
     def size(self) -> int:
@@ -92,7 +94,10 @@ async def open_documents(
         decoding = choose_file_decoding(translator, replace(settings.decoding, n_best=1), sum(map(len, kept)))
         alike = replace(settings, decoding=replace(decoding, n_best=settings.decoding.n_best))
         found[number] = Source(names[number], segments, alike, text, kept)
-    return [replace(source, draft=document.draft) for source, document in zip(found, documents, strict=True)]
+    return [
+        replace(source, draft=document.draft, forced=read_forced(vars(document), source.name, len(source.segments)))
+        for source, document in zip(found, documents, strict=True)
+    ]
 
 
 async def open_upload(
@@ -118,7 +123,8 @@ async def open_upload(
         lines = await to_thread.run_sync(read_lines_file, source, format)
         alike = replace(settings, decoding=choose_file_decoding(translator, settings.decoding, 0))
         return [
-            Source(document.name, document.source, alike, lines, draft=document.draft) for document in lines.documents
+            Source(document.name, document.source, alike, lines, draft=document.draft, forced=document.forced)
+            for document in lines.documents
         ]
     by_line = format == "text" and (options.split or splitting.split) == "auto"
     grain = "none" if by_line else grain

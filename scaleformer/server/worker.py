@@ -16,6 +16,7 @@ from scaleformer.decoding.config import DecodingConfig, Mode
 from scaleformer.server.metrics import Metrics
 from scaleformer.system.allocator import give_back_memory
 from scaleformer.system.errors import is_out_of_memory, one_line
+from scaleformer.translation.forced import ForcedTexts
 from scaleformer.translation.request import Listener, Request
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
@@ -38,11 +39,15 @@ class Settings:
     align: bool = False
 
     def request(
-        self, documents: Sequence[Sequence[str]], names: Sequence[str] = (), drafts: Sequence[Sequence[str]] = ()
+        self,
+        documents: Sequence[Sequence[str]],
+        names: Sequence[str] = (),
+        drafts: Sequence[Sequence[str]] = (),
+        forced: Sequence[ForcedTexts] = (),
     ) -> Request:
         """The request to the translator. Raises ValueError for settings that do not fit together."""
         how = self.mode, self.max_tokens, self.tag
-        return Request(documents, self.decoding, names, *how, terms=dict(self.terms), drafts=drafts)
+        return Request(documents, self.decoding, names, *how, forced, dict(self.terms), drafts)
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,8 @@ class Job:
     settings: Settings
     tokens: int
     size: int
-    draft: Sequence[str] = ()
+    draft: Sequence[str] | None
+    forced: ForcedTexts
 
 
 class Worker:
@@ -239,8 +245,8 @@ class Worker:
             job.ticket.tell(Done(job.document, translation, alignments))
 
         try:
-            what = [job.segments for job in batch], [job.name for job in batch], [job.draft for job in batch]
-            request = settings.request(*what)
+            what = [(job.segments, job.name, job.draft or (), job.forced) for job in batch]
+            request = settings.request(*zip(*what, strict=True))
             self._translator.translate_documents(request, Listener(finished=finish, segments=watch))
         except _GivenUp:
             pass

@@ -93,9 +93,11 @@ def parse_forced(line: str, where: str, segments: int) -> ForcedTexts:
 
     `line` is valid JSON (`parse_document`). Raises a DataError that starts with `where`.
     """
-    if '"fixed"' not in line and '"begin"' not in line:
-        return ForcedTexts()
-    record: dict[str, Any] = json.loads(line)
+    return read_forced(json.loads(line) if '"fixed"' in line or '"begin"' in line else {}, where, segments)
+
+
+def read_forced(record: Mapping[str, Any], where: str, segments: int) -> ForcedTexts:
+    """The "fixed" and "begin" of a document. As `parse_forced`."""
     sides = []
     for name in ("fixed", "begin"):
         side = record.get(name, {})

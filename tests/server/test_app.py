@@ -186,6 +186,39 @@ def test_what_differs_from_a_draft_is_told(server, translator, strategy):
     assert "documents.0.draft='b': Input should be a valid list" in wrong.json()["error"]
 
 
+def test_fixed_segments_and_beginnings(server, translator):
+    """In documents, texts and files, as by the translator; two requests with other ones in a batch."""
+    fixed, begin = {0: "haus"}, {1: "ei"}
+    wanted = translator.translate([TEXTS[2]], fixed=[fixed], begin=[begin], match_segments=True)
+    forced = {"fixed": {"0": "haus"}, "begin": {"1": "ei"}}
+    options = {"match_segments": True}
+    asked = [{"source": TEXTS[2], **forced}, {"source": TEXTS[2]}]
+    first, second = server.post(documents=asked, options=options).json()["documents"]
+    assert first["target"] == wanted[0]
+    assert second["target"] == translator.translate([TEXTS[2]], match_segments=True)[0]
+    [text] = server.post(documents=[{"text": "\n".join(TEXTS[2]), **forced}]).json()["documents"]
+    assert text["target"] == wanted[0]
+    line = json.dumps({"id": "a", "source": TEXTS[2], **forced}) + "\n"
+    file = server.client.post("/translate/file", files={"file": ("a.jsonl", line.encode())})
+    assert json.loads(file.content)["hypothesis"] == wanted[0]
+
+
+@pytest.mark.parametrize(
+    ("forced", "message"),
+    [
+        ({"fixed": {"3": "x"}}, "0: fixed[3]: no such source segment: there are 3, numbered from 0"),
+        ({"fixed": {"one": "x"}}, "0: fixed['one']: no such source segment"),
+        ({"fixed": {"0": "x"}, "begin": {"0": "x"}}, "0: segment 0 is in both fixed and begin"),
+        ({"fixed": ["x"]}, "documents.0.fixed: Input should be a valid dictionary"),
+        ({"fixed": {"0": 1}}, "documents.0.fixed.0=1: Input should be a valid string"),
+    ],
+)
+def test_fixed_segments_that_do_not_fit(server, forced, message):
+    answer = server.post(documents=[{"source": TEXTS[2], **forced}], options={"match_segments": True})
+    assert answer.status_code == 422
+    assert message in answer.json()["error"]
+
+
 def test_segments_stream_before_their_document(server, translator):
     events = server.events("/translate/stream", json={"documents": documents(), "options": LONG})
     names = [name for name, _ in events]
