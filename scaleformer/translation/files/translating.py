@@ -61,6 +61,7 @@ def translate_files(
         told = ", and no record tells what was corrected there" * update
         log.warning("%d translations exist and are kept%s: overwrite=true replaces them", len(plan.kept), told)
     grain, language = choose_splitting(setup.translator, split, source_language)
+    choose_file_decoding(setup.translator, setup.decoding, 0)  # raises before anything is read
     how = language, grain, split != "auto", setup.translator.target_language()
     settings = _settings(setup, *how)
     tasks: list[FileTask] = []
