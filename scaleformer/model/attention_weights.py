@@ -6,7 +6,7 @@ the j-th unit vector, out_i is the row w_i itself. So the weights come from the 
     w_ij = s_ij / sum_j s_ij,   s_ij = phi(Q_i) . (phi(K_j) + phi(P_clip(j-i, -R, R)))        [Scaleformer, equation 9]
 
 for the paper's attention, and the softmax for the others. Weights can be
-negative where a mechanism mixes values before it weights them (`linformer`) or estimates its kernel (`rfa_gated`).
+negative where a mechanism mixes values before it weights them (`linformer`).
 Mechanisms that bypass `Attention.attend` have no weights here. For one that contains others (`g_transformer`,
 `hibert`), the weights are those of its own part.
 """

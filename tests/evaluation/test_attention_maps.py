@@ -56,7 +56,7 @@ def test_the_weights_reproduce_the_layer(translator, name):
     assert {site: w.shape for site, w in maps.weights.items()} == shapes
     for site, weights in maps.weights.items():
         # one mixes values before weighting them, the other estimates its kernel
-        if maps.mechanisms[site] not in ("linformer", "rfa_gated"):
+        if maps.mechanisms[site] != "linformer":
             assert weights.min() >= -1e-6
             totals = weights.sum(-1)
             if name == "routing":  # a query sees nothing where no key is in its cluster

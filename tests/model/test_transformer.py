@@ -96,12 +96,6 @@ MIXED = {
     },
     "g_transformer one": {"attention": {"name": "g_transformer", "combined": 1}},
     "etc small": {"attention": {"name": "etc", "radius": 2, "horizon": 2, "fallback": {"name": "softmax"}}},
-    "rfa_gated small": {
-        "attention": {"name": "rfa_gated", "decoder_features": 4, "cross_features": 6, "fallback": {"name": "softmax"}}
-    },
-    "rfa_gated without norms": {
-        "attention": {"name": "rfa_gated", "key_norms": False, "cross_features": 6, "fallback": {"name": "softmax"}}
-    },
     "gated_deltanet small": {
         "attention": {"name": "gated_deltanet", "kernel": 2, "chunk": 3, "fallback": {"name": "softmax"}}
     },

@@ -24,7 +24,6 @@ from scaleformer.model.attention.literature.linformer import LinformerAttention
 from scaleformer.model.attention.literature.longformer import LongformerAttention
 from scaleformer.model.attention.literature.performer import PerformerAttention
 from scaleformer.model.attention.literature.reformer import ReformerAttention
-from scaleformer.model.attention.literature.rfa_gated import RandomFeatureGatedAttention
 from scaleformer.model.attention.literature.routing import RoutingAttention
 from scaleformer.model.attention.literature.sparse import SparseAttention
 from scaleformer.model.attention.literature.transformer_xl import TransformerXLAttention
@@ -55,7 +54,6 @@ MECHANISMS: dict[str, type[Attention]] = {
     "bigbird": BigBirdAttention,
     "block_bert": BlockBertAttention,
     "bp_transformer": BPTransformerAttention,
-    "rfa_gated": RandomFeatureGatedAttention,
     "sparse": SparseAttention,
     "g_transformer": GTransformerAttention,
     "etc": EtcAttention,

@@ -30,7 +30,7 @@ class SoftmaxGatedAttention(Attention):
 
     Cost O(L S) time and memory; decoding keeps every key and value written so far.
     Source: [Vaswani 2017, equation 1] with the keys' part of [Shaw 2018, equation 4]; the gate is our own. The closest
-    published method is the sentential gate [Wu 2022] of random feature attention [Peng 2021], `rfa_gated`: where a
+    published method is the sentential gate [Wu 2022] of random feature attention [Peng 2021]: where a
     segment begins, a gate read from its first token lets the past fade, in the decoder only. Here the weight depends on
     the number of segments between query and key, on both sides, in the encoder and in cross-attention too.
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from scaleformer.ops.segments.layout import SegmentLayout
-from tests.model.attention.oracles.comparison import heads_of, oracle, output_of, seen_by
+from tests.model.attention.oracles.comparison import heads_of, oracle, seen_by
 from tests.model.attention.oracles.pairs import (
     Module,
     by_bias,
@@ -129,34 +129,6 @@ def g_transformer(attention: Module, x: Tensor, memory: Tensor, layout: SegmentL
     )
     gate = torch.sigmoid(functional.linear(torch.cat([group, whole], -1), attention.gate.weight, attention.gate.bias))
     return gate * group + (1 - gate) * whole
-
-
-def draw_directions(attention: Module, generator: np.random.RandomState) -> None:
-    attention.projection = torch.from_numpy(generator.standard_normal((attention.heads, 6, attention.head_width)))
-
-
-@oracle("rfa_gated", "torch", "the weight of each pair, summed", "decoder cross",
-        prepare=draw_directions, options={"decoder_features": 6, "cross_features": 6, "scale": 0.8})  # fmt: skip
-def rfa_gated(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
-    query, key, value = heads_of(attention, x, memory)
-
-    def features(y: Tensor) -> Tensor:
-        unit = y / y.norm(dim=-1, keepdim=True) / attention.log_scale.exp()[:, None, None]
-        angles = torch.einsum("bhlc,hmc->bhlm", unit, attention.projection.double())
-        return torch.cat([torch.sin(angles), torch.cos(angles)], -1) / math.sqrt(6)
-
-    weights = (features(query) @ features(key).mT) * seen_by(attention, x, layout)  # (B, H, L, S)
-    if attention.causal:
-        gate = torch.sigmoid(functional.linear(x, attention.gate.weight, attention.gate.bias))  # (B, L, H)
-        first = torch.zeros_like(layout.query_segments, dtype=torch.bool)
-        first[:, 1:] = layout.query_segments[:, 1:] > layout.query_segments[:, :-1]
-        fading = torch.where(first[..., None], gate, 1.0).cumprod(1).transpose(1, 2)  # (B, H, L)
-        weights = weights * fading[..., None] / fading[:, :, None]
-    else:
-        norms = key.norm(dim=-1) / attention.log_scale.exp()[:, None]  # (B, H, S)
-        exponents = (norms**2 / (2 * attention.head_width)).masked_fill(~layout.mask[:, None], -math.inf)
-        weights = weights * (exponents - exponents.detach().amax(-1, keepdim=True)).exp()[:, :, None]
-    return output_of(attention, weights @ value / weights.sum(-1, keepdim=True).clamp(min=0.1))
 
 
 @oracle("etc", "torch", "a mask of windows and global tokens, and scores of the labels", "encoder",
