@@ -35,6 +35,7 @@ REMOVED = (
     "r_drop",
     "sample_alpha",
     "segment_gated",
+    "rfa_gated",
     "segment_hybrid",
     "word_dropout",
 )
