@@ -117,6 +117,7 @@ class DataReport:
 
     processes  number of processes that share the batches
     corpora    with several corpora or stages, how examples are drawn from each
+    leaks      segments of valid and test that stand in training, and their share; {} where it is not known
     """
 
     max_tokens: int
@@ -124,11 +125,12 @@ class DataReport:
     processes: int = 1
     splits: dict[str, SplitReport] = field(default_factory=dict)
     corpora: dict[str, CorpusReport] = field(default_factory=dict)
+    leaks: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types, for JSON."""
         found = asdict(self) | {"splits": {name: split.to_dict() for name, split in self.splits.items()}}
-        return {name: value for name, value in found.items() if name != "corpora" or value}
+        return {name: value for name, value in found.items() if name not in ("corpora", "leaks") or value}
 
     def table(self) -> Table:
         """A table for `rich.print`."""

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from scaleformer.data.quality.training import training_facts
 from scaleformer.data.sources import SplitSource
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.positions import SegmentCounts
 from scaleformer.evaluation.saved_translations import TranslatedDocument, lines_of
+from scaleformer.text.words import spaced
 
 
 def seen_and_unseen(
@@ -21,15 +23,8 @@ def seen_and_unseen(
 
     Raises DataError where the split cannot be read.
     """
-    sources = [_words(source) for source in lines_of(documents).sources]
-    wanted = {*sources} - {""}
-    found: set[str] = set()
-    for document in training.read():
-        found |= wanted.intersection(_words(" ".join(source)) for source, _ in document.parts())
+    sources = [spaced(source) for source in lines_of(documents).sources]
+    found = training_facts(training, sources).found
     seen = np.array([source in found for source in sources])
     counts = SegmentCounts(documents, metrics or Metrics())
     return {"training": training.where, "seen": counts.scores(seen), "unseen": counts.scores(~seen)}
-
-
-def _words(text: str) -> str:
-    return " ".join(text.split())

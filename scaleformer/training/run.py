@@ -16,6 +16,7 @@ from scaleformer.checkpoints.lightning_io import SafeCheckpointIO
 from scaleformer.checkpoints.model_file import LoadedModel, make_package, read_tokenizers
 from scaleformer.checkpoints.run_config import from_here, target_language, trained_mode
 from scaleformer.data.datamodule import DocumentDataModule
+from scaleformer.data.quality.training import corpus_warnings
 from scaleformer.data.report import DataReport
 from scaleformer.data.several import data_module
 from scaleformer.evaluation.corpus import ChosenCorpus, training_split
@@ -251,7 +252,14 @@ def examine(parts: Run) -> DataReport:
     """The counts of the data. Raises ValueError for texts that the model cannot take."""
     parts.data.trainer = parts.trainer  # the report needs its processes before Lightning attaches it
     check_lengths(parts.module.model, parts.settings, parts.data)
-    return parts.data.report  # raises ValueError where data.overlong=error
+    report = parts.data.report  # raises ValueError where data.overlong=error
+    for name, part in (parts.data.parts or {"": parts.data}).items():
+        read = fingerprints(part, parts.settings)  # others may be missing
+        leaks, lines = corpus_warnings(part.config, {split: part.sources[split] for split in read})
+        report.leaks |= {f"{name}: {split}" if name else split: counts for split, counts in leaks.items()}
+        for line in lines:
+            warnings.warn(f"{name}: {line}" if name else line, stacklevel=2)
+    return report
 
 
 def record(parts: Run, start: Start | None) -> None:

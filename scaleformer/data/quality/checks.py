@@ -18,6 +18,7 @@ from scaleformer.text.words import spaced
 
 FEWEST_LETTERS = 10  # to judge a text's script, or to call it a copy
 TELLING_LETTERS = 60  # to judge a text's language
+SOME_LETTERS = 20  # to doubt it, which counts where the alignment is doubtful, too
 SURE_LETTERS = 200  # to believe in a language of neither side where the neighbours are of the right one
 SHARE = 0.1  # of the letters of a side; a script with this share is usual there
 MARGIN = 10.0  # nats by which another language has to be likelier
@@ -27,6 +28,7 @@ LONG = 30  # characters of the longer text from which the ratio of the lengths t
 READ = 3000  # characters by which the language of a document is told
 
 DOUBTFUL = "short, and of a third language"  # no fault between segments without any
+UNSURE, UNSURE_BIT = "perhaps of another language", 1 << 20  # a fault where the alignment is doubtful, too
 EXCHANGED = "exchanged"  # both texts are of the other side's language
 #: Faults of a segment, a bit each; a report counts also those after "alignment", for which there are no filters.
 FAULTS = ("script", "language", "repetition", "copies", "mojibake", "ratio", "alignment")
@@ -81,12 +83,12 @@ class SegmentChecks:
             if "empty" not in names and any(other and few for other, few in zip(others, short, strict=True)):
                 names.add("language")
             found.append(names)
-        good = [False, *(not names for names in found), False]
+        good = [False, *(not names - {UNSURE} for names in found), False]
         for number, names in enumerate(found):
             if DOUBTFUL in names and not (good[number] and good[number + 2]):
                 names.add("language")
         spoken = tuple(other or code for other, code in zip(others, self._codes, strict=True))
-        return [sum(BITS[name] for name in names - {DOUBTFUL}) for names in found], spoken
+        return [sum(BITS.get(name, UNSURE_BIT) for name in names - {DOUBTFUL}) for names in found], spoken
 
     def faults(self, part: tuple[str, str], sides: tuple[Prose, Prose]) -> list[str]:
         """The names of the faults of a pair of texts; EXCHANGED or DOUBTFUL may stand for "language"."""
@@ -100,6 +102,7 @@ class SegmentChecks:
         found = {
             "script": any(u is not None and _foreign(text, u) for text, u in zip(both, self._scripts, strict=True)),
             self._language(both): True,
+            UNSURE: any(self._others(both, SOME_LETTERS)),
             "repetition": repeats[0] != repeats[1],
             "copies": same and _letters_of(both[0]) >= FEWEST_LETTERS,
             "mojibake": "mojibake" in on and any(map(_MOJIBAKE.search, part)),
@@ -107,11 +110,11 @@ class SegmentChecks:
         }
         return [name for name, is_so in found.items() if name and is_so] + self._differences(part, sides)
 
-    def _others(self, both: Sequence[str]) -> list[str]:
-        """The languages of both texts where they clearly are not those of their side, else ""."""
+    def _others(self, both: Sequence[str], least: int = TELLING_LETTERS) -> list[str]:
+        """The languages of both texts of so many letters where they clearly are not those of their side, else ""."""
         if "language" not in self._filters:
             return ["", ""]
-        return [other_language(text, code) if code else "" for text, code in zip(both, self._codes, strict=True)]
+        return [other_language(text, code, least) if code else "" for text, code in zip(both, self._codes, strict=True)]
 
     def _language(self, both: Sequence[str]) -> str:
         others, codes = self._others(both), self._codes
@@ -190,11 +193,11 @@ def _known_languages() -> frozenset[str]:
 
 
 @lru_cache(maxsize=64)  # a document of one segment is asked twice
-def other_language(text: str, language: str) -> str:
+def other_language(text: str, language: str, least: int = TELLING_LETTERS) -> str:
     """The language of a text if it clearly is not the one named ("" for any), else "" """
     import py3langid
 
-    if (language and language not in _known_languages()) or _letters_of(text) < TELLING_LETTERS:
+    if (language and language not in _known_languages()) or _letters_of(text) < least:
         return ""
     found = str(py3langid.classify(text)[0])
     if not language:

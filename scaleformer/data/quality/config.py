@@ -17,7 +17,7 @@ USUAL: dict[str, Any] = {
     "copies": True,
     "mojibake": True,
     "ratio": 4.0,
-    "alignment": 0.4,
+    "alignment": 0.5,
 }
 RAW = ("script", "language", "repetition")  # on for format=raw
 

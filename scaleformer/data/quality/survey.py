@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from scaleformer.data.align.scoring import PairScorer
-from scaleformer.data.quality.checks import BITS, SegmentChecks, other_language, require_languages
+from scaleformer.data.quality.checks import BITS, UNSURE_BIT, SegmentChecks, other_language, require_languages
 from scaleformer.data.quality.near import FEWEST, NearTexts, digests, near_documents, same_words, tokens
 from scaleformer.text.documents import Document
 from scaleformer.text.words import hash_of, spaced
@@ -25,7 +25,7 @@ Split = tuple[str, Document]  # the name of a split, "" for none, and a document
 SAMPLE = 20_000  # segments from which scripts, languages and a lexicon are learned
 CHUNK = 1_000  # segments that a process takes at once
 STRETCH = 5  # segments whose scores are looked at together
-CERTAIN = 0.1  # confidence below which a single segment is misaligned whatever stands around it
+CERTAIN = 0.25  # confidence below which a single segment is misaligned whatever stands around it
 COLUMNS = {"pairs": "q", "sources": "q", "faults": "i", "source_tokens": "i", "target_tokens": "i", "near": "b"}
 
 
@@ -93,7 +93,9 @@ class Reader:
             own = slice(start, start + len(parts))
             faults, spoken = self.checks.document(parts)
             stretches, misaligned = self._alignment(scores[own], np.array([len(s) + len(t) for s, t in parts]))
-            marked = np.where(paired[own], np.array(faults, np.int64) | BITS["alignment"] * misaligned, 0)
+            marked = np.array(faults, np.int64) | BITS["alignment"] * misaligned
+            marked |= np.where((marked & UNSURE_BIT > 0) & misaligned, BITS["language"], 0)  # two doubts are enough
+            marked = np.where(paired[own], marked & ~UNSURE_BIT, 0)
             columns = (
                 [hash_of(f"{s}\n{spaced(t)}") for s, (_, t) in zip(sources[own], parts, strict=True)],
                 [hash_of(source) for source in sources[own]],
@@ -112,7 +114,8 @@ class Reader:
             return np.ones(len(scores)), np.zeros(len(scores), dtype=bool)
         summed = [np.convolve(values, np.ones(STRETCH))[STRETCH // 2 :][: len(values)] for values in (scores, lengths)]
         stretches, sure = self.scorer.confidence(*summed), self.scorer.confidence(scores, lengths)
-        return stretches, (stretches < self.least) | (sure < min(CERTAIN, self.least))
+        whole = self.scorer.confidence(scores.sum(), lengths.sum())
+        return stretches, (stretches < self.least) | (sure < min(CERTAIN, self.least)) | (whole < self.least)
 
 
 def survey(
@@ -140,7 +143,7 @@ def survey(
             if place < SAMPLE:
                 sample[place : place + 1] = [(source, target)]
     if everything or "language" in filters:
-        languages = [code or _usual_language(pair[side] for pair in sample) for side, code in enumerate(languages)]
+        languages = [code or usual_language(pair[side] for pair in sample) for side, code in enumerate(languages)]
     checks = SegmentChecks(filters, [[pair[side] for pair in sample] for side in (0, 1)], languages, everything)
     scorer = PairScorer([pair for pair in sample if all(pair)]) if "alignment" in filters else None
     reader = Reader(checks, scorer, NearTexts(held_out.values()), list(held_out), filters.get("alignment", 0.0))
@@ -177,7 +180,8 @@ def _verified(documents: Iterable[Split], pairs: np.ndarray) -> np.ndarray:
     return np.array(found, dtype=np.int64).reshape(-1, 2)
 
 
-def _usual_language(texts: Iterable[str]) -> str:
+def usual_language(texts: Iterable[str]) -> str:
+    """The language of most texts, "" where none can be told. Raises DataError without py3langid."""
     require_languages()
     counts = Counter(other_language(text, "") for text in islice(texts, SAMPLE // 20))
     return max(counts.keys() - {""}, key=lambda code: (counts[code], code), default="")

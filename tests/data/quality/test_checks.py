@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scaleformer.data.quality.checks import BITS, SegmentChecks
+from scaleformer.data.quality.checks import BITS, UNSURE_BIT, SegmentChecks
 from scaleformer.data.quality.config import FilterConfig
 
 ALL = FilterConfig(usual=True).active()
@@ -17,7 +17,7 @@ def names(source: str, target: str, **changes: object) -> set[str]:
     """The faults of a pair between two good ones."""
     checks = SegmentChecks({**ALL, **changes}, [[ENGLISH], [SPANISH]], ("en", "es"), everything=True)
     faults, _ = checks.document([(ENGLISH, SPANISH), (source, target), (ENGLISH, SPANISH)])
-    assert not faults[0]
+    assert not faults[0] & ~UNSURE_BIT
     return {name for name, bit in BITS.items() if faults[1] & bit}
 
 
@@ -54,9 +54,17 @@ def test_a_document_in_another_language_is_told_from_short_segments() -> None:
     checks = SegmentChecks({"language": True}, [[], []], ("en", "es"))
     short = [(f"{one} {two}", "Der Hund läuft heute nicht.") for one, two in zip("abcdef", "ghijkl", strict=True)]
     faults, spoken = checks.document(short)
-    assert faults == [BITS["language"]] * 6
+    assert [found & ~UNSURE_BIT for found in faults] == [BITS["language"]] * 6
     assert spoken == ("en", "de")
 
 
 def test_another_language_between_good_segments() -> None:
     assert names(ENGLISH, GERMAN + " " + GERMAN + " " + GERMAN) == {"language"}
+
+
+def test_a_short_text_in_another_language_is_only_suspected() -> None:
+    checks = SegmentChecks({"language": True}, [[], []], ("en", "es"))
+    faults, _ = checks.document(
+        [(ENGLISH, SPANISH), ("The dog runs away from the house.", "Der Hund läuft aus dem Haus weg.")]
+    )
+    assert faults == [0, UNSURE_BIT]
