@@ -59,16 +59,14 @@ class MarkdownFile:
         """The file with the changes of each block."""
         html = [place for place, (_, hole) in enumerate(self._holes) if hole is None]
         edits = html_edits(self.content, [self.blocks[i] for i in html], [changes[i] for i in html], self.left)
-        inside: dict[Inline, list[list[Edit]]] = defaultdict(list)
-        given: dict[Inline, list[list[Edit]]] = defaultdict(list)
+        inside: dict[Inline, list[tuple[list[Edit], bool]]] = defaultdict(list)
         for (block, hole), some in zip(self._holes, changes, strict=True):
             if hole is not None:
-                inside[hole] += [_ways(block, hole, change) for change in some if not change.given]
-                given[hole] += [_ways(block, hole, change) for change in some if change.given]
+                inside[hole] += [(_ways(block, hole, change), change.given) for change in some]
         for inline, ways in inside.items():
-            chosen = self._parser.choose(inline.content, inline.form, ways, given[inline])
+            chosen = self._parser.choose(inline.content, inline.form, ways)
             edits += [inline.raw(edit, self.content) for edit in chosen]
-            if lost := len(ways) + len(given[inline]) - len(chosen):
+            if lost := len(ways) - len(chosen):
                 self.left["segments left as they are, since their translation would change the structure"] += lost
         return splice(self.content, edits).encode()
 
@@ -160,18 +158,16 @@ class _Parser:
                 yield token, form, _KINDS.get(form, "item" if items else "paragraph")
             form = "underlined" if token.markup in ("=", "-") else _FORMS.get(token.type, "paragraph")
 
-    def choose(
-        self, content: str, form: str, edits: Sequence[Sequence[Edit]], given: Sequence[Sequence[Edit]] = ()
-    ) -> list[Edit]:
+    def choose(self, content: str, form: str, edits: Sequence[tuple[Sequence[Edit], bool]]) -> list[Edit]:
         """The edits with which the structure of a block (its form as in `blocks`) stays the same: of each the first of
         its ways to write it with which it does, if there is one. All are tried at once, halves only if that fails.
-        given: edits that change it as they do in the last of their ways."""
+        With an edit that is given (True) it may change as in the last of its ways."""
         chosen: list[Edit] = []
-        wanted = self._structure(content, form) if edits or given else None
-        for one in given:
+        wanted = self._structure(content, form) if edits else None
+        for one in (ways for ways, given in edits if given):
             wanted = self._structure(splice(content, [*chosen, one[-1]]), form)
             chosen.append(next(way for way in one if wanted == self._structure(splice(content, [*chosen, way]), form)))
-        waiting = [edits] if edits else []
+        waiting = [[ways for ways, given in edits if not given]]
         while waiting:
             some = waiting.pop()
             ways = list(zip(*some, strict=True))

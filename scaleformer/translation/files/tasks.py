@@ -72,12 +72,10 @@ class FileTask:
 
     def place(self, number: int | None) -> str:
         """What to call a segment."""
-        places = [
-            document.where[n] if document.where else f"{document.name or document.id}, segment {n + 1}"
-            for document in self.file.documents
-            for n in range(len(document.source))
-        ]
-        return str(self.target) if number is None else places[number]
+        names: list[str] = []
+        for one in self.file.documents:
+            names += one.where or [f"{one.name or one.id}, segment {n}" for n, _ in enumerate(one.source, 1)]
+        return str(self.target) if number is None else names[number]
 
 
 def report_update(unchanged: Sequence[FileRecord], tasks: Sequence[FileTask], settings: str, undrafted: str) -> None:

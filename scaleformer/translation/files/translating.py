@@ -85,6 +85,8 @@ def translate_files(
                 raise
             log.warning("%s", error)
             bad.append(str(source))
+    spans = sum(task.file.spans for task in tasks)
+    setup = replace(setup, decoding=choose_file_decoding(setup.translator, setup.decoding, spans))
     segments = sum(len(task.segments) for task in tasks)
     print(f"{', '.join(inputs)}: {len(tasks):,} file{'s' * (len(tasks) != 1)}, {segments:,} segments", file=sys.stderr)
     notes: dict[str, Counter[Path]] = defaultdict(Counter)
@@ -126,8 +128,7 @@ def _translate(
 ) -> None:
     """Translate the documents of the files, keep the record, and write those whose translation does not exist. notes:
     counts what was left out or misplaced, by reason and file."""
-    decoding = choose_file_decoding(setup.translator, setup.decoding, sum(task.file.spans for task in tasks))
-    request = replace(setup, decoding=decoding).request([document for task in tasks for document in task.documents()])
+    request = setup.request([document for task in tasks for document in task.documents()])
     with resumable_translations(setup.translator, request, plan.part) as translations:
         report_terms(request, translations, setup.translator.source_tokenizer.has_terms)
         rest = iter(translations)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from difflib import SequenceMatcher, get_close_matches
 from itertools import accumulate, groupby
@@ -17,16 +17,16 @@ def align_texts(old: Sequence[str], new: Sequence[str]) -> dict[int, int]:
     moved ones; and for others the numbers of those that they probably replace."""
     found: dict[int, int] = {}
     gaps = []
-    waiting: dict[str, list[int]] = defaultdict(list)
+    waiting: dict[str, deque[int]] = defaultdict(deque)
     for kind, first, last, start, stop in SequenceMatcher(None, old, new).get_opcodes():
         if kind == "equal":
             found.update(zip(range(start, stop), range(first, last), strict=True))
         else:
             gaps.append((range(first, last), range(start, stop)))
-            for place in reversed(range(first, last)):
+            for place in range(first, last):
                 waiting[old[place]].append(place)
-    for _, numbers in reversed(gaps):
-        found.update((number, waiting[new[number]].pop()) for number in numbers if waiting[new[number]])
+    for _, numbers in gaps:
+        found.update((number, waiting[new[number]].popleft()) for number in numbers if waiting[new[number]])
     taken = set(found.values())
     for places, numbers in gaps:
         left = [place for place in places if place not in taken]
