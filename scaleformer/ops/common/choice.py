@@ -38,9 +38,9 @@ _CPU: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
         "without positions": (_Cost(112, 0, 360), _Cost(106, 0, 380)),
     },
     "segment_recall": {
-        "causal": (_Cost(757, 0, 1120), _Cost(748, 0, 1940)),
-        "bidirectional": (_Cost(655, 0, 750), _Cost(715, 0, 1070)),
-        "without positions": (_Cost(675, 0, 215), _Cost(650, 0, 1600)),
+        "causal": (_Cost(757, 0, 1120), _Cost(660, 0, 1710)),
+        "bidirectional": (_Cost(655, 0, 750), _Cost(630, 0, 940)),
+        "without positions": (_Cost(675, 0, 215), _Cost(570, 0, 1410)),
     },
 }
 # On a GPU, operator calls are most of the cost of the linear forms (docs/log/054-choice-of-algorithm-on-a-gpu.md).

@@ -38,3 +38,18 @@ def sums_gradient(grad: Tensor, means: Tensor, inverse: Tensor) -> Tensor:
     """The gradient (..., e+1) of the sums, from that of the means (..., e), the means and one over the denominators."""
     d_denominator = (grad * means).sum(-1, keepdim=True).neg_()  # (..., 1)
     return torch.cat([grad, d_denominator], dim=-1).mul_(inverse)  # (..., e+1)
+
+
+def softmax_gradient(d_weights: Tensor, weights: Tensor) -> Tensor:
+    """The gradient of scores from that of their softmax weights (..., S), which may be rounded to a lower precision.
+    d_weights is overwritten.
+
+    The mean comes from these numbers, not from the output: so they cancel whatever the rounding of products.
+    """
+    if weights.dtype == d_weights.dtype:
+        return torch.ops.aten._softmax_backward_data(d_weights, weights, -1, weights.dtype)  # type: ignore[no-any-return]
+    weights = weights.to(d_weights.dtype)  # converted once, not by each operator
+    d_scores = d_weights.mul_(weights)
+    total = weights.sum(-1, keepdim=True)  # not quite 1; 0 in a row without a key
+    mean = d_scores.sum(-1, keepdim=True).div_(total.clamp_(min=0.5))
+    return d_scores.addcmul_(weights, mean, value=-1)

@@ -97,10 +97,11 @@ def segment_recall_attention(
         return v.new_zeros(*q.shape[:3], v.shape[3])
     widen_heap()
     products = product_type(q)
+    backward = wants_gradients(q, k, v, rel, log_gate, salience)
     if algorithm == "auto":
         algorithm = "fused" if can_fuse(q.device, products) else choose_algorithm(
             "segment_recall", queries, keys, width, rows=batch * heads, relative=rel is not None, causal=causal,
-            backward=wants_gradients(q, k, v, rel, log_gate, salience), device=q.device.type,
+            backward=backward, device=q.device.type,
         ).algorithm  # fmt: skip
     key_mask = layout.real()
     with torch.autocast(q.device.type, enabled=False):
@@ -131,8 +132,8 @@ def segment_recall_attention(
             if choose else None
             for side, choose in zip(plan.sides, choosing, strict=True)
         ]  # fmt: skip
-        attend = RecallAttention.apply if windows else dense_recall
-        out = attend(q, k, values, salience, gate, plan, recalled, table, key_mask)
+        given = q, k, values, salience, gate, plan, recalled, table, key_mask
+        out = RecallAttention.apply(*given, backward) if windows else dense_recall(*given)
     return out.to(v.dtype)
 
 

@@ -3,8 +3,8 @@
 A tile holds consecutive queries and sees a window: the keys near any of its queries. To the window are joined the keys
 of highest rank from before it and from after it. All queries of a segment see the same of these, and of the far keys in
 the window itself, and share gates and salience. So both form a small matrix of the tile's segments by its keys, which
-one more product, of few columns, adds to the scores. The backward pass recomputes the scores from the logarithm of each
-query's denominator ([Dao 2022], Algorithm 4).
+one more product, of few columns, adds to the scores. The backward pass keeps the weights of a few scores; for more, it
+recomputes them from the logarithm of each query's denominator ([Dao 2022], Algorithm 4).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from scaleformer.ops.common.autograd import own_backward
+from scaleformer.ops.common.sums import softmax_gradient
 from scaleformer.ops.recall.plan import QuerySegments, RecallPlan
 from scaleformer.ops.recall.selection import Recalled
 from scaleformer.ops.segments.gate import HIDDEN
@@ -35,6 +36,9 @@ from scaleformer.ops.segments.windows import (
 # Scores are base-2 logarithms: on a CPU torch's exp is many times slower where the result underflows, exp2 is not
 # (torch 2.13, Intel).
 BITS = math.log2(math.e)
+# The most scores of a call whose weights are kept for backward: about as many as scores of all pairs have where the
+# linear form becomes the faster one, with batches of the usual size. On a GPU memory is dearer.
+KEPT_SCORES = {"cpu": 1 << 23, "cuda": 0}
 
 
 class RecallAttention(torch.autograd.Function):
@@ -52,17 +56,20 @@ class RecallAttention(torch.autograd.Function):
         recalled: list[Recalled],
         table: Tensor | None,
         key_mask: Tensor | None,
+        backward: bool,
     ) -> Tensor:
         """q (B, H, L_Q, d), k (B, H, L_K, d) and v (B, H, L_K, e), in the dtype of the products; the others and the
         result in fp32 at least: salience (B, H, L_K), ignored at pads; log_gate (H, 2N+3); table (1 or H, n, d) of
-        `score_table`, or None; result (B, H, L_Q, e)"""
+        `score_table`, or None; backward: whether a backward pass may follow; result (B, H, L_Q, e)"""
         kept = [torch.stack(x, dim=3).flatten() for x in zip(*(x.outside for x in recalled if x.outside), strict=True)]
         recalled = [x._replace(outside=None) for x in recalled]
         terms = _terms(log_gate, table, plan, q.shape[3])
         call = _Call(q, k, v, salience, terms, plan, recalled, kept, key_mask)
         count, heads, size, _ = call.q.shape
         out, log_total = (salience.new_empty(count, heads, size, n) for n in (v.shape[3], 1))
-        products = q.dtype
+        products, weights_of = q.dtype, []
+        scores = sum(len(group.tiles) * heads * size * group.width for group in plan.tiles.groups)
+        keep = backward and scores <= KEPT_SCORES["cpu" if q.device.type == "cpu" else "cuda"]
         for group, segments in zip(plan.tiles.groups, plan.queries, strict=True):
             p = call.scores(group, segments)
             top = p.scores.amax(-1, keepdim=True)  # (m, H, T, 1)
@@ -70,17 +77,20 @@ class RecallAttention(torch.autograd.Function):
             top.masked_fill_(none, 0.0)
             weights = p.scores.sub_(top).exp2_()
             total = weights.sum(-1, keepdim=True)
-            sums = product(weights.to(products), p.values)  # (m, H, T, e)
-            out.index_copy_(0, group.tiles, sums.div_(total.masked_fill(none, 1.0)))
+            inverse = total.reciprocal().masked_fill_(none, 0.0)
+            if keep:
+                weights_of.append(weights.mul_(inverse).to(products))
+            sums = product(weights_of[-1] if keep else weights.to(products), p.values)  # (m, H, T, e)
+            out.index_copy_(0, group.tiles, sums if keep else sums.mul_(inverse))
             log_total.index_copy_(0, group.tiles, total.log2_().add_(top).masked_fill_(none, float("inf")))
-        ctx.save_for_backward(q, k, v, salience, table, log_gate, log_total, key_mask)
+        ctx.save_for_backward(q, k, v, salience, table, log_gate, log_total, key_mask, *weights_of)
         ctx.options = terms, plan, recalled, kept
         return from_tiles(out, q.shape[0], q.shape[2])
 
     @staticmethod
     @own_backward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        q, k, v, salience, table, log_gate, log_total, key_mask = ctx.saved_tensors
+        q, k, v, salience, table, log_gate, log_total, key_mask, *weights_of = ctx.saved_tensors
         (terms, plan, recalled, kept), products = ctx.options, q.dtype
         call = _Call(q, k, v, salience, terms, plan, recalled, kept, key_mask)
         d, total = q.shape[3], len(call.keys.blocks)
@@ -89,21 +99,22 @@ class RecallAttention(torch.autograd.Function):
         d_gate = log_gate.new_zeros(len(log_gate), log_gate.shape[1] + 1)
         d_table = None if table is None else torch.zeros_like(table)
         grad = to_tiles(grad.to(products), plan.tiles.queries)  # (M, H, T, e)
-        for group, segments in zip(plan.tiles.groups, plan.queries, strict=True):
-            d_out, log_totals = (x.index_select(0, group.tiles) for x in (grad, log_total))
-            p = call.scores(group, segments)
-            weights = p.scores.sub_(log_totals).exp2_()  # (m, H, T, W)
+        for number, (group, segments) in enumerate(zip(plan.tiles.groups, plan.queries, strict=True)):
+            d_out = grad.index_select(0, group.tiles)
+            if weights_of:
+                weights, (query, keys, values) = weights_of[number], call.gather(group)  # (m, H, T, W)
+            else:
+                query, keys, values, scores = call.scores(group, segments)
+                weights = scores.sub_(log_total.index_select(0, group.tiles)).exp2_()
             add_keys(d_v, group.blocks, weights.to(products), d_out)
-            d_scores = product(d_out, p.values.transpose(-1, -2)).mul_(weights)  # (m, H, T, W)
-            # The mean comes from these sums, not from the output: so they cancel whatever the rounding of products.
-            d_scores.addcmul_(weights, d_scores.sum(-1, keepdim=True), value=-1)
+            d_scores = softmax_gradient(product(d_out, values.transpose(-1, -2)), weights)  # (m, H, T, W)
             factor = d_scores.to(products)
-            d_query = product(factor, p.keys)  # (m, H, T, d)
-            add_keys(d_k, group.blocks, factor, p.query)
+            d_query = product(factor, keys)  # (m, H, T, d)
+            add_keys(d_k, group.blocks, factor, query)
             if table is not None and d_table is not None:
                 by_distance = call.sums_by_distance(group, d_scores)  # (m, H, T, n)
                 d_query += by_distance @ table
-                d_table += (by_distance.transpose(-1, -2) @ p.query.to(table.dtype)).sum(0).sum_to_size(table.shape)
+                d_table += (by_distance.transpose(-1, -2) @ query.to(table.dtype)).sum(0).sum_to_size(table.shape)
             d_q.index_copy_(0, group.tiles, d_query)
             d_bias = product(segments.inside.transpose(-1, -2), d_scores)  # (m, H, n, W)
             for part in segments.far:
@@ -117,7 +128,7 @@ class RecallAttention(torch.autograd.Function):
         d_table = None if d_table is None else d_table * d**-0.5
         d_q, d_k = (x * d**-0.5 for x in (from_tiles(d_q, *q.shape[::2]), from_blocks(d_k, k)))
         d_v, d_salience = from_blocks(d_v, v), from_blocks(d_salience, salience)[..., 0]
-        return d_q, d_k, d_v, d_salience, d_gate[:, :-1], None, None, d_table, None
+        return d_q, d_k, d_v, d_salience, d_gate[:, :-1], None, None, d_table, None, None
 
 
 class _Scores(NamedTuple):
@@ -195,9 +206,14 @@ class _Call(Windows):
             own, copies = self._split(gradient, self.rows)
             own.index_add_(0, self.rows, copies)
 
+    def gather(self, group: TileGroup) -> tuple[Tensor, Tensor, Tensor]:
+        """The queries (m, H, T, d) of a group; its keys (m, H, W, d) and values (m, H, W, e), valid until the next
+        call."""
+        query = self.q.index_select(0, group.tiles)
+        return query, self.keys.gather(group.blocks), self.values.gather(group.blocks)
+
     def scores(self, group: TileGroup, segments: QuerySegments) -> _Scores:
-        keys, values = self.keys.gather(group.blocks), self.values.gather(group.blocks)  # (m, H, W, d), (m, H, W, e)
-        query = self.q.index_select(0, group.tiles)  # (m, H, T, d)
+        query, keys, values = self.gather(group)
         features, bias, by_distance = segments.inside, self._bias(group, segments), None
         if self.table is not None:
             by_distance = query.to(self.table.dtype) @ self.table  # (m, H, T, R or 2R)

@@ -16,6 +16,7 @@ from torch import Tensor
 from scaleformer.ops.common.autograd import own_backward
 from scaleformer.ops.common.bands import add_band, read_band
 from scaleformer.ops.common.blocks import spread, table_gradient
+from scaleformer.ops.common.sums import softmax_gradient
 from scaleformer.ops.recall.plan import RecallPlan
 from scaleformer.ops.recall.selection import Recalled
 from scaleformer.ops.segments.gate import HIDDEN, look_up
@@ -125,13 +126,8 @@ class _DenseRecall(torch.autograd.Function):
         parts = _parts(query.shape[1], key.shape[1], ctx.causal, query.device)
         for (rows, end), weight in zip(parts, weights, strict=True):
             _add_product(d_v[:, :end], weight.transpose(1, 2), grad[:, rows])
-            given, weight = weight, weight.to(dtype)  # converted once, not by each operator
-            d_scores = (grad[:, rows] @ values[:, :end].transpose(1, 2)).to(dtype).mul_(weight)  # (X, l, s)
-            # The mean comes from these sums, not from the output: so they cancel whatever the rounding of products.
-            mean = d_scores.sum(-1, keepdim=True)
-            if given.dtype != dtype:  # the sum of rounded weights is not quite 1
-                mean /= weight.sum(-1, keepdim=True)
-            d_scores.addcmul_(weight, mean, value=-1)
+            d_weights = (grad[:, rows] @ values[:, :end].transpose(1, 2)).to(dtype)  # (X, l, s)
+            d_scores = softmax_gradient(d_weights, weight)
             factor = d_scores.to(key.dtype)
             d_query[:, rows] = factor @ key[:, :end]
             _add_product(d_key[:, :end], factor.transpose(1, 2), query[:, rows])
@@ -181,4 +177,5 @@ def _sums_by_distance(d_scores: Tensor, count: int, first: int, causal: bool) ->
         return read_band(d_scores, count - 1 - first, first)
     reach = count // 2 - 1
     band = read_band(d_scores, reach, reach)
-    return torch.cat([band, d_scores.triu_(1).sum(-1, keepdim=True)], dim=-1)
+    later = d_scores.mul_(torch.ones_like(d_scores[0]).triu_(1))  # `triu_` itself takes longer
+    return torch.cat([band, later.sum(-1, keepdim=True)], dim=-1)

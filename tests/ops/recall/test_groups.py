@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from scaleformer.ops import SegmentLayout, segment_recall_attention
-from scaleformer.ops.recall import quadratic, selection
+from scaleformer.ops.recall import linear, quadratic, selection
 from scaleformer.ops.recall.plan import plan_recall
 from scaleformer.ops.segments import tiles
 from tests.ops.inputs import gradients
@@ -30,6 +30,20 @@ def test_several_groups(monkeypatch: pytest.MonkeyPatch, causal: bool, kind: str
     """A few tiles at a time, with many keys outside their windows."""
     monkeypatch.setitem(tiles.SCORE_NUMBERS, "cpu", 1 << 9)
     assert_forms_agree(make(*lengths, kind, causal=causal, masked=True, horizon=3), kept=7, causal=causal)
+
+
+@each_direction
+def test_recomputed_weights(monkeypatch: pytest.MonkeyPatch, causal: bool) -> None:
+    """With more scores than are kept for the backward pass, it computes them again: the same gradients."""
+    case = make(90, 90, causal=causal, masked=True, horizon=3)
+
+    def found() -> list[Tensor]:
+        return list(gradients(call(case, kept=7, causal=causal, algorithm="linear"), case.leaves))
+
+    kept = found()
+    monkeypatch.setitem(linear.KEPT_SCORES, "cpu", 0)
+    torch.testing.assert_close(found(), kept, rtol=1e-11, atol=1e-13)
+    assert_forms_agree(case, kept=7, causal=causal)
 
 
 @each_direction
@@ -116,7 +130,7 @@ def test_few_operator_calls_on_a_gpu(
     monkeypatch: pytest.MonkeyPatch, algorithm: str, length: int, causal: bool, most: int
 ) -> None:
     """By its settings: up to some 16,384 tokens the time there depends little on the length (docs/log/047)."""
-    for settings in (tiles.SCORE_NUMBERS, tiles.ALIKE, quadratic.FEWEST_ROWS):
+    for settings in (tiles.SCORE_NUMBERS, tiles.ALIKE, quadratic.FEWEST_ROWS, linear.KEPT_SCORES):
         monkeypatch.setitem(settings, "cpu", settings["cuda"])
     monkeypatch.setattr(selection, "running_tops", selection.scan_tops)
     case = make(length, length, near=3, causal=causal, horizon=16, batch=1)
