@@ -16,7 +16,7 @@ except ImportError:
 
 INSTALL = "near duplicates are not looked for without rensa: pip install 'scaleformer[corpora]'"
 PUNCTUATION = ".,;:!?¡¿…()[]«»“”‘’\"'`*"  # around a word
-FEWEST = 5  # words of a text that can be nearly the same as another
+FEWEST = 5  # words of the longer of two texts that can be nearly the same
 SHARED = 0.8  # of the words of the longer text
 ROWS, BANDS = 3, 21  # a pair that has 4 of 5 words in common has a Jaccard index of 2/3: 99.9% share one of the bands
 POSSIBLE = 0.48  # share of equal hashes from which the words are compared: 2/3 less three deviations
@@ -59,7 +59,7 @@ class NearTexts:
     """Finds which of some texts others are nearly the same as. Memory: of these texts alone."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        self.tokens = [found if len(found := tokens(text)) >= FEWEST else [] for text in texts]
+        self.tokens = [found if len(found := tokens(text)) >= SHARED * FEWEST else [] for text in texts]
         self._digests = digests(self.tokens)
         bands = _bands(self._digests)
         self._order = np.argsort(bands, axis=1, kind="stable")
@@ -78,7 +78,9 @@ class NearTexts:
         pairs = np.unique(np.concatenate(met), axis=0)
         alike = (digest[pairs[:, 0]] == self._digests[pairs[:, 1]]).mean(axis=1) >= POSSIBLE
         for number, other in pairs[alike].tolist():
-            if len(given[number]) >= FEWEST and same_words(given[number], self.tokens[other]):
+            if max(len(given[number]), len(self.tokens[other])) >= FEWEST and same_words(
+                given[number], self.tokens[other]
+            ):
                 yield number, other
 
 

@@ -25,6 +25,7 @@ Split = tuple[str, Document]  # the name of a split, "" for none, and a document
 SAMPLE = 20_000  # segments from which scripts, languages and a lexicon are learned
 CHUNK = 1_000  # segments that a process takes at once
 STRETCH = 5  # segments whose scores are looked at together
+SOUND = 0.6  # confidence from which a segment is aligned, whatever stands around it
 CERTAIN = 0.25  # confidence below which a single segment is misaligned whatever stands around it
 COLUMNS = {"pairs": "q", "sources": "q", "faults": "i", "source_tokens": "i", "target_tokens": "i", "near": "b"}
 
@@ -74,7 +75,7 @@ class Reader:
     """Looks at documents, in any process: `__call__` returns their rows of the survey. keys: hashes of `held_out`."""
 
     checks: SegmentChecks
-    scorer: PairScorer | None
+    scorers: Sequence[PairScorer]  # of the documents of each half, learned from the other; none: nothing is scored
     held_out: NearTexts
     keys: Sequence[int]
     least: float  # confidence below which a stretch is misaligned
@@ -83,7 +84,11 @@ class Reader:
         texts = [[(" ".join(s), " ".join(t)) for s, t in document.parts()] for _, document in chunk]
         flat = [pair for document in texts for pair in document]
         paired = np.array([bool(s and t) for _, document in chunk for s, t in document.parts()])
-        scores = np.zeros(len(flat)) if self.scorer is None else self.scorer.scores(flat)
+        halves = np.repeat([half_of(document) for _, document in chunk], [*map(len, texts)])
+        scores = np.zeros(len(flat))
+        for half, scorer in enumerate(self.scorers):
+            places = np.flatnonzero(halves == half)
+            scores[places] = scorer.scores([flat[n] for n in places])
         sources = [spaced(source) for source, _ in flat]
         asked = [n for n, split in enumerate(np.repeat([s for s, _ in chunk], [*map(len, texts)])) if split == "train"]
         close = {asked[n]: self.keys[other] for n, other in self.held_out.find([sources[n] for n in asked])}
@@ -92,7 +97,8 @@ class Reader:
         for (split, document), parts, digest in zip(chunk, texts, signed, strict=True):
             own = slice(start, start + len(parts))
             faults, spoken = self.checks.document(parts)
-            stretches, misaligned = self._alignment(scores[own], np.array([len(s) + len(t) for s, t in parts]))
+            lengths = np.array([len(s) + len(t) for s, t in parts])
+            stretches, misaligned = self._alignment(scores[own], lengths, half_of(document))
             marked = np.array(faults, np.int64) | BITS["alignment"] * misaligned
             marked |= np.where((marked & UNSURE_BIT > 0) & misaligned, BITS["language"], 0)  # two doubts are enough
             marked = np.where(paired[own], marked & ~UNSURE_BIT, 0)
@@ -108,14 +114,15 @@ class Reader:
             start = own.stop
         return [(*row, list(close.values())) for row in rows]
 
-    def _alignment(self, scores: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _alignment(self, scores: np.ndarray, lengths: np.ndarray, half: int) -> tuple[np.ndarray, np.ndarray]:
         """The confidence of the `STRETCH` segments around each one, and which segments are misaligned."""
-        if self.scorer is None or not len(scores):
+        if not self.scorers or not len(scores):
             return np.ones(len(scores)), np.zeros(len(scores), dtype=bool)
         summed = [np.convolve(values, np.ones(STRETCH))[STRETCH // 2 :][: len(values)] for values in (scores, lengths)]
-        stretches, sure = self.scorer.confidence(*summed), self.scorer.confidence(scores, lengths)
-        whole = self.scorer.confidence(scores.sum(), lengths.sum())
-        return stretches, (stretches < self.least) | (sure < min(CERTAIN, self.least)) | (whole < self.least)
+        stretches, sure = (self.scorers[half].confidence(*some) for some in (summed, (scores, lengths)))
+        whole = self.scorers[half].confidence(scores.sum(), lengths.sum())
+        doubtful = np.minimum(whole, stretches) < self.least  # of these, those that do not stand out by themselves
+        return stretches, (doubtful & (sure < SOUND)) | (sure < min(CERTAIN, self.least))
 
 
 def survey(
@@ -131,7 +138,7 @@ def survey(
     Memory: of the segments outside of train, and some hundred bytes for every other one and for every document.
     Raises DataError as `SegmentChecks` does.
     """
-    sample: list[tuple[str, str]] = []
+    sample: list[tuple[str, str, int]] = []
     held_out: dict[int, str] = {}
     chosen, met = random.Random(1), 0
     for split, document in read():
@@ -141,12 +148,13 @@ def survey(
             met += 1  # a seeded reservoir
             place = met - 1 if met <= SAMPLE else chosen.randrange(met)
             if place < SAMPLE:
-                sample[place : place + 1] = [(source, target)]
+                sample[place : place + 1] = [(source, target, half_of(document))]
     if everything or "language" in filters:
-        languages = [code or usual_language(pair[side] for pair in sample) for side, code in enumerate(languages)]
-    checks = SegmentChecks(filters, [[pair[side] for pair in sample] for side in (0, 1)], languages, everything)
-    scorer = PairScorer([pair for pair in sample if all(pair)]) if "alignment" in filters else None
-    reader = Reader(checks, scorer, NearTexts(held_out.values()), list(held_out), filters.get("alignment", 0.0))
+        languages = [code or usual_language(str(pair[side]) for pair in sample) for side, code in enumerate(languages)]
+    checks = SegmentChecks(filters, [[str(pair[side]) for pair in sample] for side in (0, 1)], languages, everything)
+    others = [[(s, t) for s, t, own in sample if own != half and s and t] for half in (0, 1)]
+    scorers = [PairScorer(some) for some in others] if "alignment" in filters else []
+    reader = Reader(checks, scorers, NearTexts(held_out.values()), list(held_out), filters.get("alignment", 0.0))
     found = Survey()
     for rows in _in_order(reader, _chunks(read()), processes):
         for split, name, columns, stretches, digest, spoken, close in rows:
@@ -163,6 +171,11 @@ def survey(
         digest = np.frombuffer(bytes(found.digests), dtype=np.uint32).reshape(len(found.names), -1)
         found.near_pairs = _verified(read(), near_documents(digest))
     return found
+
+
+def half_of(document: Document) -> int:
+    """0 or 1: what is learned from one half judges the other, so that no document vouches for itself."""
+    return hash_of(document.id) & 1
 
 
 def _verified(documents: Iterable[Split], pairs: np.ndarray) -> np.ndarray:
