@@ -89,15 +89,17 @@ class Reader:
         for half, scorer in enumerate(self.scorers):
             places = np.flatnonzero(halves == half)
             scores[places] = scorer.scores([flat[n] for n in places])
+        scores *= paired  # text without a partner tells nothing of its neighbours
         sources = [spaced(source) for source, _ in flat]
         asked = [n for n, split in enumerate(np.repeat([s for s, _ in chunk], [*map(len, texts)])) if split == "train"]
-        close = {asked[n]: self.keys[other] for n, other in self.held_out.find([sources[n] for n in asked])}
+        close = [(asked[n], self.keys[other]) for n, other in self.held_out.find([sources[n] for n in asked])]
+        near = {n for n, _ in close}
         signed = digests([tokens(" ".join(s for s, _ in parts)) for parts in texts])
         rows, start = [], 0
         for (split, document), parts, digest in zip(chunk, texts, signed, strict=True):
             own = slice(start, start + len(parts))
             faults, spoken = self.checks.document(parts)
-            lengths = np.array([len(s) + len(t) for s, t in parts])
+            lengths = np.array([len(s) + len(t) for s, t in parts]) * paired[own]
             stretches, misaligned = self._alignment(scores[own], lengths, half_of(document))
             marked = np.array(faults, np.int64) | BITS["alignment"] * misaligned
             marked |= np.where((marked & UNSURE_BIT > 0) & misaligned, BITS["language"], 0)  # two doubts are enough
@@ -108,11 +110,11 @@ class Reader:
                 marked.tolist(),
                 [len(s.split()) for s, _ in parts],
                 [len(t.split()) for _, t in parts],
-                [n in close for n in range(own.start, own.stop)],
+                [n in near for n in range(own.start, own.stop)],
             )
             rows.append((split, document.id, columns, stretches, digest, spoken))
             start = own.stop
-        return [(*row, list(close.values())) for row in rows]
+        return [(*row, [] if number else [key for _, key in close]) for number, row in enumerate(rows)]
 
     def _alignment(self, scores: np.ndarray, lengths: np.ndarray, half: int) -> tuple[np.ndarray, np.ndarray]:
         """The confidence of the `STRETCH` segments around each one, and which segments are misaligned."""

@@ -70,6 +70,8 @@ def test_nearly_equal_segments_leak() -> None:
     assert surveyed(documents, leakage=0.5)["near"].tolist() == [1, 0]
     documents[1] = ("test", document("b", "one two y x five six"))
     assert surveyed(documents, leakage=0.5)["near"].tolist() == [0, 0]
+    documents[1] = ("test", document("b", "one two three x five six", "one two three four y six"))  # one near both
+    assert len(surveyed(documents, leakage=0.5).near_held_out) == 2
 
 
 def test_any_number_of_processes_finds_the_same() -> None:
