@@ -32,7 +32,7 @@ FLOORS = (
     "cli",
     "commands",
 )
-OPS_FLOORS = ("common", "softmax", "delta", "loss", "kernel", "segments", "recall")
+OPS_FLOORS = ("common", "softmax", "loss", "kernel", "segments", "recall")
 # Who may know these libraries at all.
 LIGHTNING = ("data", "checkpoints", "training", "commands", "benchmarks")
 HYDRA = ("cli", "commands")

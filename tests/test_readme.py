@@ -36,6 +36,7 @@ REMOVED = (
     "sample_alpha",
     "segment_gated",
     "rfa_gated",
+    "gated_deltanet",
     "segment_hybrid",
     "word_dropout",
 )

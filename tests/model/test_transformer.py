@@ -96,9 +96,6 @@ MIXED = {
     },
     "g_transformer one": {"attention": {"name": "g_transformer", "combined": 1}},
     "etc small": {"attention": {"name": "etc", "radius": 2, "horizon": 2, "fallback": {"name": "softmax"}}},
-    "gated_deltanet small": {
-        "attention": {"name": "gated_deltanet", "kernel": 2, "chunk": 3, "fallback": {"name": "softmax"}}
-    },
     "softmax learned": {"attention": {"name": "softmax", "positions": "learned"}},
     # options that give these short batches far segments
     "softmax_gated far": {"attention": {"name": "softmax_gated", "reach": 1}},

@@ -18,7 +18,6 @@ from scaleformer.model.attention.literature.compressive import CompressiveAttent
 from scaleformer.model.attention.literature.efficient import EfficientAttention
 from scaleformer.model.attention.literature.etc import EtcAttention
 from scaleformer.model.attention.literature.g_transformer import GTransformerAttention
-from scaleformer.model.attention.literature.gated_deltanet import GatedDeltaNetAttention
 from scaleformer.model.attention.literature.hibert import HibertAttention
 from scaleformer.model.attention.literature.linformer import LinformerAttention
 from scaleformer.model.attention.literature.longformer import LongformerAttention
@@ -62,7 +61,6 @@ MECHANISMS: dict[str, type[Attention]] = {
     "reformer": ReformerAttention,
     "routing": RoutingAttention,
     "adaptive_span": AdaptiveSpanAttention,
-    "gated_deltanet": GatedDeltaNetAttention,
 }
 
 __all__ = ["MECHANISMS", "SITES", "Attention", "build_attention", "options_of"]

@@ -53,7 +53,7 @@ checked by somebody else's code; how the formula is meant, is not.
   here.
 - Longformer's decoder has no global tokens, so that the window of local-attention stands there. Dilated heads, and the
   first tokens of segments as global ones, are a mask here.
-- A causal `efficient` is ours, and so is the second direction of `gated_deltanet`.
+- A causal `efficient` is ours.
 """
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.func import functional_call
-from torch.nn import functional
 
 from scaleformer.ops.segments.layout import SegmentLayout
 from tests.model.attention.oracles.comparison import additive, oracle, seen_by
@@ -125,77 +124,3 @@ def xlnet(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -
         out, _ = functional_call(peer, weights, (h, None, hidden, None, r, None, mems))
         outputs.append(out - h)  # it adds the residual
     return torch.cat(outputs).transpose(0, 1)
-
-
-@oracle(
-    "gated_deltanet",
-    "transformers",
-    "`Qwen3NextGatedDeltaNet`, the whole layer",
-    "decoder",
-    tolerance=1e-5,
-    options={"chunk": 5},
-)
-def gated_deltanet(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
-    from transformers.models.qwen3_next import modeling_qwen3_next as qwen
-
-    H, d = attention.heads, attention.head_width
-    config = qwen.Qwen3NextConfig(
-        hidden_size=x.shape[2],
-        linear_num_value_heads=H,
-        linear_num_key_heads=H,
-        linear_key_head_dim=d,
-        linear_value_head_dim=d,
-        num_hidden_layers=1,
-        rms_norm_eps=1e-6,
-    )
-    peer = qwen.Qwen3NextGatedDeltaNet(config, 0).double()
-    # it has all projections of a head beside each other
-    joined = [f.weight.view(H, d, -1) for f in (attention.query, attention.key, attention.value, attention.gate)]
-    rates = [f.weight.view(H, 1, -1) for f in (attention.rate, attention.decay)]
-    weights = {
-        "in_proj_qkvz.weight": torch.cat(joined, dim=1).flatten(0, 1),
-        "in_proj_ba.weight": torch.cat(rates, dim=1).flatten(0, 1),
-        "conv1d.weight": attention.convolution[:, None],
-        "A_log": attention.log_speed,
-        "dt_bias": attention.decay_bias,
-        "norm.weight": attention.norm,
-        "out_proj.weight": attention.output.weight,
-    }
-    return functional_call(peer, weights, (x,), {"attention_mask": layout.mask})
-
-
-@oracle(
-    "gated_deltanet",
-    "transformers",
-    "`causal_conv1d_fn`, `torch_recurrent_gated_delta_rule` and the norm of Qwen3-Next, in both directions",
-    "encoder",
-    tolerance=1e-5,
-    options={"chunk": 5},
-)
-def gated_deltanet_both_ways(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
-    from transformers.models.qwen3_next import modeling_qwen3_next as qwen
-
-    H, d, D = attention.heads, attention.head_width, x.shape[2]
-    weight = torch.cat([f.weight for f in (attention.query, attention.key, attention.value)])  # (3 D, D)
-    norm = qwen.Qwen3NextRMSNormGated(d).double()
-    rows = []
-    for row, real in zip(x, layout.mask.sum(1).tolist(), strict=True):
-        text = row[None, :real]  # (1, L, D), without pads
-        total = torch.zeros((), dtype=torch.double)
-        for n, way in enumerate((text, text.flip(1))):
-            own = slice(n * H, (n + 1) * H)
-            kernel = attention.convolution[3 * D * n : 3 * D * (n + 1)]  # (3 D, kernel)
-            mixed = qwen.causal_conv1d_fn((way @ weight.T).mT, kernel, None, activation="silu").mT  # (1, L, 3 D)
-            query, key, value = mixed.view(1, real, 3, H, d).unbind(2)  # (1, L, H, d)
-            pace = functional.softplus(way @ attention.decay.weight[own].T + attention.decay_bias[own])  # (1, L, H)
-            rates = {
-                "g": -attention.log_speed[own].exp() * pace,
-                "beta": (way @ attention.rate.weight[own].T).sigmoid(),
-            }
-            rule = qwen.torch_recurrent_gated_delta_rule
-            out, _ = rule(query, key, value, **rates, use_qk_l2norm_in_kernel=True)  # (1, L, H, d)
-            total = total + (out.flip(1) if n else out)
-        gate = (text @ attention.gate.weight.T).view(total.shape)
-        finished = functional_call(norm, {"weight": attention.norm}, (total, gate)).flatten(2)  # (1, L, D)
-        rows.append(functional.pad(finished @ attention.output.weight.T, (0, 0, 0, x.shape[1] - real)))
-    return torch.cat(rows)
