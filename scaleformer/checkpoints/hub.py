@@ -21,8 +21,9 @@ def is_hub_name(path: str) -> bool:
     return found is not None and not Path(found["owner"]).exists()
 
 
-def fetch_model(name: str, files: Sequence[str]) -> Path:
-    """The local cache folder with these files of a model, after asking the Hub for newer ones.
+def fetch_model(name: str, files: Sequence[str], other: Sequence[str] = ()) -> Path:
+    """The local cache folder with these files of a model, after asking the Hub for newer ones; or, if it has the first
+    of the patterns `other`, with the files of these.
 
     Raises ValueError in one line if neither the Hub nor the cache has them.
     """
@@ -30,7 +31,11 @@ def fetch_model(name: str, files: Sequence[str]) -> Path:
 
     found = NAME.fullmatch(name)
     assert found is not None, name
-    choice: dict[str, Any] = {"revision": found["revision"], "allow_patterns": list(files), "endpoint": _endpoint()}
+    choice: dict[str, Any] = {
+        "revision": found["revision"],
+        "allow_patterns": [*files, *other],
+        "endpoint": _endpoint(),
+    }
     try:
         folder = Path(str(snapshot_download(found["name"], **choice)))
     except Exception as error:  # from huggingface_hub or the HTTP library beneath it
@@ -38,6 +43,8 @@ def fetch_model(name: str, files: Sequence[str]) -> Path:
             f"{name}: no such run directory, checkpoint file or exported model, and the Hugging Face Hub does not "
             f"provide it: {_reason(error)}"
         ) from error
+    if other and (folder / other[0]).is_file():
+        return folder
     if missing := [file for file in files if not (folder / file).is_file()]:
         raise ValueError(f"{name}: on the Hugging Face Hub, but not a scaleformer model: it has no {missing[0]}")
     return folder

@@ -9,7 +9,7 @@ import pickle
 import shutil
 import zipfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from scaleformer.checkpoints import public
 from scaleformer.checkpoints.hub import fetch_model, is_hub_name
 from scaleformer.checkpoints.run_config import all_tagged
 from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.data.tokenizer_import import prefixes, tagged
 from scaleformer.model.transformer import ModelConfig, Transformer
 from scaleformer.system.schema import shown
 
@@ -65,12 +67,24 @@ class LoadedModel:
         """The device of the weights."""
         return next(self.model.parameters()).device
 
+    def tagged(self, tag: str) -> LoadedModel:
+        """The model with a tag of an imported vocabulary before every segment. ValueError for an unknown one."""
+        source, target = tagged(self.source_tokenizer, self.target_tokenizer, tag)
+        own = {field.name: getattr(self, field.name) for field in fields(LoadedModel)}
+        return LoadedModel(**{**own, "source_tokenizer": source, "target_tokenizer": target})
+
     def tag_tokens(self, tag: str | None) -> list[int]:
         """The tokens before the first source segment: the id of a tag, `2es` or `<2es>`; none without a tag.
 
         Raises ValueError if the vocabulary lacks the tag, and without one if all training data had a tag.
         """
         known = self.source_tokenizer.tags
+        if self.source_tokenizer.imported:  # its tag stands before every segment, as the tokenizers' prefix
+            if tag is not None and prefixes(self.source_tokenizer, tag)[0] != self.source_tokenizer.prefix:
+                raise ValueError(f"tag={shown(tag)}: the model was loaded with another tag: load it with this one")
+            if known and not self.source_tokenizer.prefix:
+                prefixes(self.source_tokenizer, None)
+            return []
         if tag is not None:
             name = tag[1:-1] if tag[:1] + tag[-1:] == "<>" else tag
             if name not in known:
@@ -110,7 +124,13 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> LoadedMo
     Raises ValueError in one line if the file is missing, truncated, of another format, or inconsistent.
     """
     path = find_checkpoint(path)
-    if path.is_dir():
+    foreign = path.is_dir() and public.is_public(path)
+    if foreign:
+        settings, weights, files = public.read(path)
+        package = {**dict.fromkeys(PACKAGE), **settings}
+        for side in SIDES:
+            package[f"{side}_tokenizer"] = _bytes_to_tensor(package[f"{side}_tokenizer"])
+    elif path.is_dir():
         package, weights = _read_export(path)
         files = [path / name for name in EXPORTED]
     else:
@@ -128,7 +148,8 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> LoadedMo
         raise ValueError(f"{path}: {error}") from error
     try:
         model_config = ModelConfig(**package["model"])
-        model = Transformer(model_config)
+        with torch.device("meta" if foreign else "cpu"):  # a large one is not made before it is read
+            model = Transformer(model_config)
     except (TypeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{path}: this version of scaleformer cannot build its model: {reason}") from error
@@ -140,10 +161,12 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> LoadedMo
                 "they come from different runs"
             )
     try:
-        model.load_state_dict(weights)
+        model.load_state_dict(weights, assign=foreign)
     except RuntimeError as error:
         first = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
         raise ValueError(f"{path}: the weights do not fit the model configuration of the file: {first}") from error
+    if foreign and model_config.tie_embeddings:
+        model.output_weight = model.target_embedding.weight
     model.to(device).eval()
     known = (package[name] for name in ("longest_segment", "parent", "segmentation"))
     return LoadedModel(model, *tokenizers, package["config"], _sha256(files), path, *known)
@@ -213,18 +236,18 @@ def find_checkpoint(path: str | Path) -> Path:
     """
     given, path = str(path), Path(path)
     if path.is_dir():
-        if (path / "model.safetensors").is_file():
+        if (path / "model.safetensors").is_file() or public.is_public(path):
             return path
         for name in ("best.ckpt", "last.ckpt", "previous.ckpt"):
             if (path / "checkpoints" / name).is_file():
                 return path / "checkpoints" / name
         raise ValueError(
             f"{path}: no model here: wanted checkpoints/best.ckpt or checkpoints/last.ckpt (a run), "
-            "or model.safetensors (an exported model)"
+            "model.safetensors (an exported model), or config.json (a Marian, M2M100 or NLLB model)"
         )
     if not path.is_file():
         if is_hub_name(given):
-            return fetch_model(given, EXPORTED)
+            return fetch_model(given, EXPORTED, public.FILES)
         raise ValueError(f"{path}: no such run directory, checkpoint file or exported model")
     return path
 

@@ -17,6 +17,7 @@ from scaleformer.data.encoding_cache import cached_encoding
 from scaleformer.data.sources import SplitSource, segmentation, split_sources
 from scaleformer.data.synthetic.corpus import generate
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
+from scaleformer.data.tokenizer_import import tagged
 from scaleformer.data.tokenizer_text import train_tokenizers
 from scaleformer.text.documents import Document
 from scaleformer.vocabulary import tag_name
@@ -71,12 +72,14 @@ class EncodedSplits:
             config, fingerprint = self.tokenizer_config, self._fingerprint("train")
             where, more = self.config.cache_dir, (self.config.tags, self.config.annotate_terms > 0)
             self._tokenizers = train_tokenizers(self._readable("train"), fingerprint, config, where, *more)
+        if self._tokenizers[0].imported and not self._tokenizers[0].prefix and not self.config.parts:
+            self._tokenizers = tagged(*self._tokenizers, self.config.tag)
         return self._tokenizers
 
     @property
     def tag(self) -> int | None:
         """The id of the corpus's tag. Raises ValueError if the vocabulary has no such piece."""
-        if self.config.tag is None:
+        if self.config.tag is None or self.source_tokenizer.imported:
             return None
         name, known = tag_name(self.config.tag), self.source_tokenizer.tags
         if name not in known:

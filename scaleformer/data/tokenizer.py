@@ -24,6 +24,7 @@ from scaleformer.vocabulary import (
     PAD,
     SEP,
     SEPARATORS,
+    SPACE,
     SPECIAL_PIECES,
     TAG,
     TERM_PIECES,
@@ -61,12 +62,16 @@ class Tokenizer:
     """A trained sentencepiece model, of the bytes `proto`, which hold all of it. Raises ValueError unless they are one
     of ours.
 
+    prefix     tokens before every text that it encodes, such as a tag (`with_prefix`)
     tags       ids of its tags, by name
     has_terms  whether it has the pieces that enclose the translation of a term in a source (`data.annotate_terms`)
+    imported   whether it is a vocabulary of another program (`tokenizer_import`): texts are read as there, and the tags
+               stand before every segment
     """
 
-    def __init__(self, proto: bytes) -> None:
+    def __init__(self, proto: bytes, prefix: Sequence[int] = ()) -> None:
         self.proto = proto
+        self.prefix = list(prefix)
         self._processor = spm.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(proto)
@@ -82,6 +87,7 @@ class Tokenizer:
         named = enumerate(map(TAG.fullmatch, pieces))
         self.tags = {found[1]: i for i, found in named if found and i >= SPECIAL and not self._processor.is_byte(i)}
         self._escaped = escaped_with(self.tags)
+        self.imported = bool(self._processor.is_control(SEP))
         self.has_terms = UNK not in map(self._processor.piece_to_id, TERM_PIECES)
 
     @classmethod
@@ -146,20 +152,31 @@ class Tokenizer:
 
     @property
     def hash(self) -> str:
-        """sha256 of the model; part of the names of cached encoded corpora."""
-        return hashlib.sha256(self.proto).hexdigest()
+        """sha256 of the model and the prefix; part of the names of cached encoded corpora."""
+        return hashlib.sha256(self.proto + b"".join(b" %d" % token for token in self.prefix)).hexdigest()
+
+    def with_prefix(self, prefix: Sequence[int]) -> Tokenizer:
+        """The same with these tokens before every text."""
+        return Tokenizer(self.proto, prefix)
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, without `<sep>` or `</s>`."""
-        return self._processor.encode(escape(text, self._escaped))
+        return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of many texts in one call."""
-        return self._processor.encode([escape(text, self._escaped) for text in texts])
+        if not self.imported:
+            return self._processor.encode([escape(text, self._escaped) for text in texts])
+        # by pieces: one that only the other side's model has may be the surface of an unknown one, as there
+        split = self._processor.encode(list(texts), out_type=str)
+        return [[*self.prefix, *self._processor.piece_to_id(pieces)] for pieces in split]
 
     def offsets(self, text: str) -> tuple[str, list[tuple[int, int]]]:
         """The escaped text, and the (start, stop) of each token of `encode` in it. These are equal for a leading space
         that the text does not have, and for all but the last byte of a character."""
+        if self.imported:  # it may normalize
+            pieces = self._processor.encode(text, out_type="immutable_proto").pieces
+            return text, [*[(0, 0)] * len(self.prefix), *((piece.begin, piece.end) for piece in pieces)]
         read, places = escape(text, self._escaped), list[tuple[int, int]]()
         stop, seen = -1, 0  # a space precedes the text; bytes so far of the character at `stop`
         for piece in self._processor.encode(read, out_type=str):
@@ -182,6 +199,10 @@ class Tokenizer:
         that make no character."""
         left_out = (PAD, BOS, EOS, *SEPARATORS, *self.tags.values())
         text = self._processor.decode(kept := [int(i) for i in ids if i not in left_out])
+        if self.imported:  # a piece that only the other side splits texts into is no text to sentencepiece
+            if any(self._processor.is_control(kept)):
+                text = "".join(self._processor.id_to_piece(kept))
+            return text.replace(SPACE, " ").strip()
         return unescape(self._processor.decode(self._whole(kept)[0]) if "\ufffd" in text else text)
 
     def broken(self, ids: Sequence[int]) -> int:

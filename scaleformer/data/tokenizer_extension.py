@@ -69,13 +69,13 @@ def extend(tokenizer: Tokenizer, terms: Iterable[str], model_type: str) -> Exten
             scores = [tokenizer.score(token) for token in ids]
             likely = sum(scores) + _BONUS * len(piece) if all(scores) else least  # bytes and `<unk>` have none
             score, kind = max(likely, least), _NORMAL
-        pieces.append(_message(piece, score, kind))
+        pieces.append(piece_message(piece, score, kind))
         split.append(ids)
     # Concatenated protocol buffer messages form one message, with the pieces of both.
     return Extension(Tokenizer(tokenizer.proto + b"".join(pieces)), split)
 
 
-def _message(piece: str, score: float, kind: int) -> bytes:
+def piece_message(piece: str, score: float, kind: int) -> bytes:
     """`ModelProto.pieces` with one piece, as defined in sentencepiece_model.proto."""
     text = piece.encode()
     content = b"\x0a" + _varint(len(text)) + text + b"\x15" + struct.pack("<f", score) + b"\x18" + _varint(kind)

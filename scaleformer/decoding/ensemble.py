@@ -28,6 +28,10 @@ class Ensemble(nn.Module):
     def most_target_tokens(self) -> float:
         return min(model.most_target_tokens for model in self.models)
 
+    @property
+    def ends_with_segments(self) -> bool:
+        return all(getattr(model, "ends_with_segments", False) for model in self.models)
+
     def encode(self, source: Tensor, source_mask: Tensor, source_segments: Tensor) -> list[Any]:
         return [model.encode(source, source_mask, source_segments) for model in self.models]
 

@@ -35,6 +35,8 @@ def make_rules(rows: Rows, source: SourceSegments, config: DecodingConfig) -> li
         else:
             never += range(PLACEHOLDER, SPECIAL)
         rules.append(Separators(rows, source))
+    elif rows.closed:
+        never += [EOS, SEP0, SEP2, SEP3]  # one token alone ends a row
     rules.append(Never(rows, never))
     if config.min_length_ratio:
         rules.append(MinimumLength(rows, source, config.min_length_ratio))

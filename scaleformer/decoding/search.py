@@ -95,7 +95,8 @@ def decode(
         raise ValueError("forced tokens belong to source segments: wanted match_segments=true")
     search = Beam if config.strategy == "beam" else Rollout
     segments = SourceSegments(source, source_mask, source_segments, forced)
-    rows = Rows(segments, config, model.most_target_tokens, begun is not None)
+    closed = bool(getattr(model, "ends_with_segments", False))
+    rows = Rows(segments, config, model.most_target_tokens, begun is not None, closed)
     rules = make_rules(rows, segments, config)
     if begun is not None:
         replay(rows, rules, begun)
@@ -179,7 +180,7 @@ class Rollout(Search):
     """Greedy search and sampling: rows are independent.
 
     held: log-probability and tokens, with `</s>`; those of what was not forced, with the repetition penalty; whether
-    `</s>` was written
+    the end was written
     """
 
     def __init__(self, *parts: Any) -> None:
@@ -199,14 +200,15 @@ class Rollout(Search):
         # Finished rows still take part in each step, but their recorded results must not change.
         running, free = self.rows.running, self.rows.running & ~self.rows.forced
         new = [torch.where(running, log_probability, 0.0), running, torch.where(free, worth, 0.0), free]
-        self.held = self.held + torch.stack([*new, running & (token == EOS)]).view(self.held.shape)
+        self.held = self.held + torch.stack([*new, running & self.rows.ends(token)]).view(self.held.shape)
         return (token.view(-1, self.config.rows),)
 
     def hypotheses(self, document: int) -> list[Hypothesis]:
         found = []
         for k, (log_probability, n, merit, free, end, cut) in enumerate(self.result[:, document].T.tolist()):
             score = merit / max(free, 1) ** self.config.length_penalty
-            tokens = self.history.read(document, k, int(n - end))
+            tokens = self.history.read(document, k, int(n))
+            tokens = tokens[:-1] if tokens[-1:] == (EOS,) else tokens
             found.append(Hypothesis(tokens, log_probability, score, bool((end or self.rows.first_only) and not cut)))
         return sorted(found, key=lambda h: -h.score)
 
@@ -224,13 +226,13 @@ class Beam(Search):
 
     held: log-probability of each live hypothesis, and its merit: of what was not forced, with the repetition penalty;
     the log-probability when the document was finished; then of each finished hypothesis score, log-probability, tokens
-    before `</s>`, its row, whether a segment was cut
+    before the last one, its row, whether a segment was cut, the last token
     """
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
         self.limits = self.rows.limits.tolist()
-        size = 8, len(self.limits), self.config.rows
+        size = 9, len(self.limits), self.config.rows
         self.held = torch.zeros(size, dtype=torch.double, device=self.rows.limits.device)
         self.held[:3, :, 1:] = -math.inf  # the K rows start identical: only one of them counts
         self.held[3] = -math.inf
@@ -246,16 +248,16 @@ class Beam(Search):
         totals = (total.view(A * K, 1) + gain).view(A, -1).gather(1, place)
         parent = place // best.shape[1]
         token = tokens.view(A, -1).gather(1, place)
-        end = token == EOS
+        end = self.rows.ends(token, parent)
 
         running = ~active.done[:, None]
         ends = end[:, :K] & (totals[:, :K] > -math.inf) & running
         length = step + 1 - rows.forced_tokens  # all of them, of what has ended
         score = (merits[:, :K] / length**alpha).masked_fill(~ends, -math.inf)
         cut = rows.cut.view(A, K).gather(1, parent[:, :K])
-        new = torch.stack([score, totals[:, :K], torch.full_like(score, step), parent[:, :K], cut])
-        finished = torch.cat([self.held[3:], new], 2)  # (5, A, 2K)
-        finished = finished.gather(2, finished[0].topk(K).indices.expand(5, A, K))
+        new = torch.stack([score, totals[:, :K], torch.full_like(score, step), parent[:, :K], cut, token[:, :K]])
+        finished = torch.cat([self.held[3:], new], 2)  # (6, A, 2K)
+        finished = finished.gather(2, finished[0].topk(K).indices.expand(6, A, K))
 
         live = end.int().argsort(dim=1, stable=True)[:, :K]  # each row ends at most once: at least K of 2K stay live
         merit, total, parent, token = (values.gather(1, live) for values in (merits, totals, parent, token))
@@ -269,11 +271,12 @@ class Beam(Search):
     def hypotheses(self, document: int) -> list[Hypothesis]:
         _, _, rest, *ends, _ = self.result[:, document].tolist()
         limit, n_best = self.limits[document], self.config.n_best
-        found = [
-            Hypothesis(self.history.read(document, int(row), int(n)), log_probability, score, not cut)
-            for score, log_probability, n, row, cut in zip(*ends, strict=True)
-            if score > -math.inf
-        ]
+        found = []
+        for score, log_probability, n, row, cut, last in zip(*ends, strict=True):
+            if score > -math.inf:
+                tokens = self.history.read(document, int(row), int(n))
+                tokens = tokens if last == EOS else (*tokens, int(last))
+                found.append(Hypothesis(tokens, log_probability, score, not cut))
         for row, log_probability in sorted(enumerate(rest), key=lambda entry: -entry[1]):
             if len(found) < n_best and log_probability > -math.inf:
                 score = log_probability / limit**self.config.length_penalty

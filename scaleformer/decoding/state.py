@@ -104,14 +104,22 @@ class Rows(PerRow):
     forced_tokens (A, 1) long: how many there are; 0 if no document has any
     steps (X,) long: how many source segments each special token consumes
     first_only: whether a row ends when it has consumed its first source segment, without `</s>`
+    closed: whether it ends when it has consumed the last one, without `</s>`
     """
 
     changing = ("token", "segments", "segment_tokens", "cut", "ending", "forced", "running")
     fixed = ("segment_limits",)
 
-    def __init__(self, source: SourceSegments, config: DecodingConfig, most: float, first_only: bool = False) -> None:
+    def __init__(
+        self,
+        source: SourceSegments,
+        config: DecodingConfig,
+        most: float,
+        first_only: bool = False,
+        closed: bool = False,
+    ) -> None:
         """most: tokens that the model can write."""
-        self.first_only = first_only
+        self.first_only, self.closed = first_only, closed
         self.per_document = K = config.rows
         limits = config.limit(source.lengths).maximum(source.prefixes)  # (B, n): no limit cuts what is forced
         aligned = (source.counts > 0) & config.match_segments
@@ -132,6 +140,18 @@ class Rows(PerRow):
         """How many source segments each token consumes."""
         return self.steps[tokens.clamp(max=SPECIAL - 1)]
 
+    def ends(self, tokens: Tensor, parents: Tensor | None = None) -> Tensor:
+        """Whether each of these tokens, (A*K,), ends its row; or each of (A, W), the row of its document in `parents`
+        (A, W)."""
+        end = tokens == EOS
+        if not self.closed:
+            return end
+        segments, steps = self.segments, self.consumed(tokens)
+        counts = self.counts.repeat_interleave(self.per_document)
+        if parents is not None:
+            segments, counts = segments.view(len(parents), -1).gather(1, parents), self.counts[:, None]
+        return end | ((steps > 0) & (segments + steps >= counts))
+
     def current(self, values: Tensor) -> Tensor:
         """(A*K,) the values (A*K, n) of the current segment."""
         return values.gather(1, self.segments.clamp(max=values.shape[1] - 1)[:, None])[:, 0]
@@ -149,7 +169,7 @@ class Rows(PerRow):
         self._written += 1
         self.cut = self.cut | (self.ending & is_separator(tokens) & self.running)
         room = (self._written < self.limits).repeat_interleave(self.per_document)
-        self.running = self.running & (tokens != EOS) & room
+        self.running = self.running & ~self.ends(tokens) & room
         if self.first_only:
             self.running = self.running & (steps == 0)
         self.token = tokens

@@ -1,4 +1,4 @@
-"""Pre-norm encoder and decoder layers. B batch, K beams, L / S target and source length, D model width."""
+"""Encoder and decoder layers. B batch, K beams, L / S target and source length, D model width."""
 
 from __future__ import annotations
 
@@ -49,11 +49,29 @@ class FeedForward(nn.Module):
         return self.contract(self.dropout(self.activation(self.expand(x))))
 
 
-class EncoderLayer(nn.Module):
-    """x + attention(norm(x)), then x + feed-forward(norm(x))."""
+class Layer(nn.Module):
+    """Residual connections: x + f(norm(x)), or, with the norm after them, norm(x + f(x)) [Vaswani 2017]."""
 
-    def __init__(self, attention: Attention, width: int, hidden: int, dropout: float, activation: str) -> None:
+    def __init__(self, post: bool) -> None:
         super().__init__()
+        self.post = post
+
+    def before(self, norm: nn.Module, x: Tensor) -> Tensor:
+        """What f reads."""
+        return x if self.post else norm(x)
+
+    def after(self, norm: nn.Module, x: Tensor) -> Tensor:
+        """What follows the sum."""
+        return norm(x) if self.post else x
+
+
+class EncoderLayer(Layer):
+    """Attention and feed-forward."""
+
+    def __init__(
+        self, attention: Attention, width: int, hidden: int, dropout: float, activation: str, post: bool = False
+    ) -> None:
+        super().__init__(post)
         self.attention = attention
         self.attention_norm = nn.LayerNorm(width)
         self.feed_forward = FeedForward(width, hidden, dropout, activation)
@@ -62,9 +80,10 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, layout: SegmentLayout) -> Tensor:
         """x (B, S, D) and its layout -> (B, S, D)"""
-        h = self.attention_norm(x)
-        x = x + self.dropout(self.attention(h, h, layout))
-        return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+        h = self.before(self.attention_norm, x)
+        x = self.after(self.attention_norm, x + self.dropout(self.attention(h, h, layout)))
+        h = self.feed_forward(self.before(self.feed_forward_norm, x))
+        return self.after(self.feed_forward_norm, x + self.dropout(h))
 
 
 class LayerState(NamedTuple):
@@ -74,8 +93,8 @@ class LayerState(NamedTuple):
     cross: Any
 
 
-class DecoderLayer(nn.Module):
-    """Causal self-attention, cross-attention and feed-forward, each x + f(norm(x))."""
+class DecoderLayer(Layer):
+    """Causal self-attention, cross-attention and feed-forward."""
 
     def __init__(
         self,
@@ -85,8 +104,9 @@ class DecoderLayer(nn.Module):
         hidden: int,
         dropout: float,
         activation: str,
+        post: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(post)
         self.attention = attention
         self.attention_norm = nn.LayerNorm(width)
         self.cross_attention = cross_attention
@@ -97,11 +117,12 @@ class DecoderLayer(nn.Module):
 
     def forward(self, x: Tensor, layout: SegmentLayout, encoded: Tensor, cross_layout: SegmentLayout) -> Tensor:
         """x (B, L, D) and its layout; encoded (B, S, D) and the layout of both -> (B, L, D)"""
-        h = self.attention_norm(x)
-        x = x + self.dropout(self.attention(h, h, layout))
-        h = self.cross_attention_norm(x)
-        x = x + self.dropout(self.cross_attention(h, encoded, cross_layout))
-        return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+        h = self.before(self.attention_norm, x)
+        x = self.after(self.attention_norm, x + self.dropout(self.attention(h, h, layout)))
+        h = self.before(self.cross_attention_norm, x)
+        x = self.after(self.cross_attention_norm, x + self.dropout(self.cross_attention(h, encoded, cross_layout)))
+        h = self.feed_forward(self.before(self.feed_forward_norm, x))
+        return self.after(self.feed_forward_norm, x + self.dropout(h))
 
     def init_state(self, encoded: Tensor, mask: Tensor, segments: Tensor, rows: int) -> LayerState:
         return LayerState(
@@ -113,17 +134,19 @@ class DecoderLayer(nn.Module):
         """The states before the positions starts (n,) of texts (n,), a row each, from the layer's input x (B, L, D) and
         segments (B, L); cross: the state of its cross-attention for all texts."""
         return LayerState(
-            self.attention.states_before(self.attention_norm(x), segments, texts, starts),
+            self.attention.states_before(self.before(self.attention_norm, x), segments, texts, starts),
             self.cross_attention.rows_of(cross, texts, segments[texts, starts]),
         )
 
     def step(self, x: Tensor, position: int, segments: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
         """x (B*K, D), segments (B*K,) -> (B*K, D) and the next state; the same numbers as `forward`."""
-        h, own = self.attention.step(self.attention_norm(x), position, segments, state.own)
-        x = x + h
-        h, cross = self.cross_attention.step(self.cross_attention_norm(x), position, segments, state.cross)
-        x = x + h
-        return x + self.feed_forward(self.feed_forward_norm(x)), LayerState(own, cross)
+        h, own = self.attention.step(self.before(self.attention_norm, x), position, segments, state.own)
+        x = self.after(self.attention_norm, x + h)
+        h = self.before(self.cross_attention_norm, x)
+        h, cross = self.cross_attention.step(h, position, segments, state.cross)
+        x = self.after(self.cross_attention_norm, x + h)
+        h = self.feed_forward(self.before(self.feed_forward_norm, x))
+        return self.after(self.feed_forward_norm, x + h), LayerState(own, cross)
 
     def reorder(self, state: LayerState, rows: Tensor, documents: Tensor | None) -> LayerState:
         cross = state.cross if documents is None else reorder(state.cross, documents)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,18 +14,27 @@ from torch.utils.checkpoint import checkpoint
 
 from scaleformer.batch import Batch
 from scaleformer.model.attention import SITES, Attention, build_attention
+from scaleformer.model.attention.positions import FORMS, Sinusoids
 from scaleformer.model.layers import ACTIVATIONS, DecoderLayer, Dropout, EncoderLayer, LayerState
 from scaleformer.ops.common.matmul import Int8Weight, Linear
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.system.schema import OneOf, Positive, Range, check_fields
+from scaleformer.vocabulary import BOS, EOS, SEP, is_separator
 
 
 @dataclass(frozen=True)
 class ModelConfig:
     """Everything needed to build a Transformer.
 
-    attention   the mechanism of every site: {"name": ..., option: value, ...}
-    sites       exceptions by site: {"encoder" | "decoder" | "cross": {"name": ..., ...}}
+    norm               of each layer: before it (pre), and once more at the end, or after it (post)
+    biases             whether the projections of attentions have biases
+    scale_embeddings   whether embeddings are multiplied by sqrt(width)
+    output_bias        whether the output layer has a bias
+    sinusoids          added to the embeddings: a form of `positions.FORMS`; "auto" only where an attention needs them
+    separate_segments  whether each segment begins anew: positions count from its start, the decoder reads `<s>` for a
+                       separator, and the `</s>` that follows the last one is neither read nor predicted
+    attention          the mechanism of every site: {"name": ..., option: value, ...}
+    sites              exceptions by site: {"encoder" | "decoder" | "cross": {"name": ..., ...}}
     """
 
     source_vocabulary: Positive
@@ -39,6 +48,12 @@ class ModelConfig:
     dropout: Annotated[float, Range(ge=0, lt=1)] = 0.1
     activation: Annotated[str, OneOf(ACTIVATIONS)] = "relu"
     tie_embeddings: bool = True
+    norm: Literal["pre", "post"] = "pre"
+    biases: bool = False
+    scale_embeddings: bool = True
+    output_bias: bool = False
+    sinusoids: Annotated[str, OneOf(FORMS)] = "auto"
+    separate_segments: bool = False
     gradient_checkpointing: bool = False
     attention: Mapping[str, Any] = field(default_factory=lambda: {"name": "segment_recall"})
     sites: Mapping[str, Any] = field(default_factory=dict)
@@ -73,14 +88,16 @@ class Encoded(NamedTuple):
 
 
 class DecoderState(NamedTuple):
-    """Everything a step needs from earlier steps, for B documents times K beams."""
+    """Everything a step needs from earlier steps, for B documents times K beams; starts (B*K,) are the positions at
+    which their segments began, with `model.separate_segments`."""
 
     position: int
     layers: list[LayerState]
+    starts: Tensor | None = None
 
 
 class Transformer(nn.Module):
-    """Pre-norm encoder-decoder [Vaswani 2017] whose attention is chosen site by site.
+    """Encoder-decoder [Vaswani 2017] whose attention is chosen site by site.
 
     There is no length limit: positions are relative, or sinusoids computed for any length. An attention may have a
     limit of its own, which its error for a longer document names.
@@ -107,21 +124,29 @@ class Transformer(nn.Module):
             named = config.sites.get(site)
             layers = config.encoder_layers if site == "encoder" else config.decoder_layers
             choice, strict = named or config.attention, bool(named)
-            return build_attention(choice, site, D, config.heads, strict=strict, layer=layer, layers=layers)
+            made = build_attention(choice, site, D, config.heads, strict=strict, layer=layer, layers=layers)
+            if config.biases:
+                made.add_biases()
+            if config.separate_segments:
+                made.begin_apart()
+            return made
 
-        rest = (D, config.feedforward, config.dropout, config.activation)
+        rest = (D, config.feedforward, config.dropout, config.activation, config.norm == "post")
         encoder = [EncoderLayer(attention("encoder", n), *rest) for n in range(config.encoder_layers)]
         decoder = [
             DecoderLayer(attention("decoder", n), attention("cross", n), *rest) for n in range(config.decoder_layers)
         ]
         self.encoder, self.decoder = nn.ModuleList(encoder), nn.ModuleList(decoder)
         self.output_int8: Int8Weight | None = None
-        self.encoder_norm = nn.LayerNorm(D)
-        self.decoder_norm = nn.LayerNorm(D)
+        self.output_bias = nn.Parameter(torch.zeros(config.target_vocabulary)) if config.output_bias else None
+        self.encoder_norm = nn.LayerNorm(D) if config.norm == "pre" else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(D) if config.norm == "pre" else nn.Identity()
         self.dropout = Dropout(config.dropout)
         self.source_positions = encoder[0].attention.make_positions()
         # The decoder's embeddings need absolute positions if either of its attentions is blind to order.
         self.target_positions = decoder[0].attention.make_positions() or decoder[0].cross_attention.make_positions()
+        if config.sinusoids != "auto":
+            self.source_positions = self.target_positions = Sinusoids(D, config.sinusoids)
 
     @property
     def encoder_layers(self) -> list[EncoderLayer]:
@@ -153,7 +178,18 @@ class Transformer(nn.Module):
         """(..., D) -> (..., V)"""
         if self.output_int8 is not None and states.numel() <= FEW_ROWS * states.shape[-1]:
             return self.output_int8(states)
-        return linear(states, self.output_weight)
+        return linear(states, self.output_weight, self.output_bias)
+
+    def output(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """States (..., D) and weight (V, D) whose product are the logits; the bias is one more column of both."""
+        if self.output_bias is None:
+            return states, self.output_weight
+        ones = states.new_ones(*states.shape[:-1], 1)
+        return torch.cat([states, ones], -1), torch.cat([self.output_weight, self.output_bias[:, None]], 1)
+
+    def predicted(self, batch: Batch) -> Tensor:
+        """(B, L) bool, the positions whose next token the model predicts."""
+        return batch.target_mask & (batch.target_output != EOS) if self.config.separate_segments else batch.target_mask
 
     def logit_parts(self, states: Tensor) -> Iterator[Tensor]:
         """The logits fp32 of states (L, D), some at a time; with 8-bit weights as few as have the numbers of a step."""
@@ -168,16 +204,19 @@ class Transformer(nn.Module):
         for module in self.modules():
             if isinstance(module, Linear):
                 module.int8 = Int8Weight(module.weight, module.bias)
-        self.output_int8 = Int8Weight(self.output_weight)
+        self.output_int8 = Int8Weight(self.output_weight, self.output_bias)
 
     def encode(self, source: Tensor, source_mask: Tensor, source_segments: Tensor) -> Encoded:
         """source (B, S) long, source_mask (B, S) bool, source_segments (B, S) long -> Encoded"""
+        if self.config.separate_segments:
+            source_mask = source_mask & (source != EOS)
         if torch.is_inference_mode_enabled() and source.numel() > ENCODED_AT_ONCE and len(source) > 1:
             size = max(1, ENCODED_AT_ONCE // source.shape[1])
             parts = zip(*(x.split(size) for x in (source, source_mask, source_segments)), strict=True)
             states = torch.cat([self.encode(*part).states for part in parts])  # (B, S, D)
             return Encoded(states, source_mask, source_segments)
-        x = self._embed(self.source_embedding, source, self.source_positions)  # (B, S, D)
+        first = nn.functional.pad(source[:, :-1] == SEP, (1, 0), value=True)  # (B, S)
+        x = self._embed(self.source_embedding, source, self.source_positions, self._places(first))  # (B, S, D)
         layout = SegmentLayout(source_segments, source_segments, source_mask)
         for layer in self.encoder_layers:
             x = self._run(layer, x, layout)
@@ -186,13 +225,20 @@ class Transformer(nn.Module):
     def init_state(self, encoded: Encoded, beams: int) -> DecoderState:
         """The state before `<s>`, for K = `beams` hypotheses of each of the B documents; row = document * K + beam."""
         rows = encoded.states.shape[0] * beams
-        return DecoderState(0, [layer.init_state(*encoded, rows) for layer in self.decoder_layers])
+        starts = encoded.segments.new_zeros(rows) if self.config.separate_segments else None
+        return DecoderState(0, [layer.init_state(*encoded, rows) for layer in self.decoder_layers], starts)
 
     @property
     def resumes(self) -> bool:
         """Whether it can go on from the middle of a given translation (`states_before`)."""
         attentions = [one for layer in self.decoder_layers for one in (layer.attention, layer.cross_attention)]
-        return self.target_positions is None and all(attention.resumes for attention in attentions)
+        whole = self.target_positions is None and not self.config.separate_segments
+        return whole and all(attention.resumes for attention in attentions)
+
+    @property
+    def ends_with_segments(self) -> bool:
+        """Whether a translation ends with the separator that consumes the last source segment, without `</s>`."""
+        return self.config.separate_segments
 
     def cross_states(self, encoded: Encoded) -> list[Any]:
         """The state of each layer's cross-attention, for `states_before`."""
@@ -232,12 +278,16 @@ class Transformer(nn.Module):
         tokens (B*K,) long, the input at this position; segments (B*K,) long, the number of `<sep>` up to and including
         it. Returns logits (B*K, V) fp32 of the next token, and the advanced state.
         """
-        x = self._embed(self.target_embedding, tokens[:, None], self.target_positions, state.position)[:, 0]  # (B*K, D)
+        starts, places = state.starts, torch.full((1,), state.position, device=tokens.device)
+        if starts is not None:
+            starts = torch.where(is_separator(tokens), state.position, starts)
+            tokens, places = torch.where(is_separator(tokens), BOS, tokens), (state.position - starts)[:, None]
+        x = self._embed(self.target_embedding, tokens[:, None], self.target_positions, places)[:, 0]  # (B*K, D)
         layers = []
         for layer, layer_state in zip(self.decoder_layers, state.layers, strict=True):
             x, layer_state = layer.step(x, state.position, segments, layer_state)
             layers.append(layer_state)
-        return self.logits(self.decoder_norm(x)).float(), DecoderState(state.position + 1, layers)
+        return self.logits(self.decoder_norm(x)).float(), DecoderState(state.position + 1, layers, starts)
 
     def reorder(self, state: DecoderState, rows: Tensor, documents: Tensor | None = None) -> DecoderState:
         """The state in which hypothesis n continues the old row rows[n]; the old state must not be used again.
@@ -246,13 +296,17 @@ class Transformer(nn.Module):
         """
         for n, layer in enumerate(self.decoder_layers):  # in place: what a layer had is freed before the next one
             state.layers[n] = layer.reorder(state.layers[n], rows, documents)
-        return state
+        return state if state.starts is None else state._replace(starts=state.starts[rows])
 
     def _decode(
         self, encoded: Encoded, target: Tensor, segments: Tensor, mask: Tensor, inputs: list[Tensor] | None
     ) -> Tensor:
         """`forward` from an encoded source; the input of each layer is added to `inputs`, if given."""
-        x = self._embed(self.target_embedding, target, self.target_positions)  # (B, L, D)
+        first = is_separator(target)  # (B, L)
+        first[:, 0] = True
+        if self.config.separate_segments:
+            target = torch.where(first, BOS, target)
+        x = self._embed(self.target_embedding, target, self.target_positions, self._places(first))  # (B, L, D)
         layout = SegmentLayout(segments, segments, mask)
         cross_layout = SegmentLayout(segments, encoded.segments, encoded.mask)
         for layer in self.decoder_layers:
@@ -261,11 +315,18 @@ class Transformer(nn.Module):
             x = self._run(layer, x, layout, encoded.states, cross_layout)
         return self.decoder_norm(x)  # (B, L, D)
 
-    def _embed(self, embedding: nn.Embedding, tokens: Tensor, positions: nn.Module | None, start: int = 0) -> Tensor:
-        x = embedding(tokens) * self.config.width**0.5  # (B, L, D)
+    def _places(self, first: Tensor) -> Tensor:
+        """The position (L,) of each token, or (B, L) from the start of its segment; first (B, L) bool says where they
+        start."""
+        index = torch.arange(first.shape[1], device=first.device)
+        return index - (index * first).cummax(1).values if self.config.separate_segments else index
+
+    def _embed(self, embedding: nn.Embedding, tokens: Tensor, positions: nn.Module | None, places: Tensor) -> Tensor:
+        x = embedding(tokens)  # (B, L, D)
+        if self.config.scale_embeddings:
+            x = x * self.config.width**0.5
         if positions is not None:
-            index = torch.arange(start, start + tokens.shape[1], device=tokens.device)
-            x = x + positions(index).to(x.dtype)  # (B, L, D)
+            x = x + positions(places).to(x.dtype)  # (B, L, D)
         return self.dropout(x)
 
     def _run(self, layer: nn.Module, *inputs: Tensor | SegmentLayout) -> Tensor:

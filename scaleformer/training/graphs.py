@@ -118,8 +118,8 @@ def reason_against(model: Transformer, device: torch.device, precision: str, pro
 
 def masked_loss(model: Transformer, batch: Batch, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
     """The mean cross-entropy in nats of the real target tokens, and their number, without waiting for the GPU."""
-    states, real = model(batch).flatten(0, 1), batch.target_mask.flatten()
-    weight, targets = model.output_weight, batch.target_output.flatten()
+    (states, weight), real = model.output(model(batch).flatten(0, 1)), model.predicted(batch).flatten()
+    targets = batch.target_output.flatten()
     return linear_cross_entropy(states, weight, targets, label_smoothing, real=real), real.sum()
 
 

@@ -107,6 +107,7 @@ def extend_parent(parent: LoadedModel, config: TokenizerConfig) -> tuple[LoadedM
     sizes = source.tokenizer.vocab_size, target.tokenizer.vocab_size
     model = Transformer(replace(parent.model.config, source_vocabulary=sizes[0], target_vocabulary=sizes[1]))
     sides = {"source_embedding.weight": source, "target_embedding.weight": target, "output_weight": target}
+    sides["output_bias"] = target
     weights = parent.model.state_dict().items()
     model.load_state_dict({name: _widened(w, sides[name]) if name in sides else w for name, w in weights})
     extended = replace(parent, model=model, source_tokenizer=source.tokenizer, target_tokenizer=target.tokenizer)
@@ -120,8 +121,8 @@ def extend_parent(parent: LoadedModel, config: TokenizerConfig) -> tuple[LoadedM
 
 
 def _widened(weight: Tensor, side: Extension) -> Tensor:
-    """Append a row for each new piece: (V, D) -> (V + new, D)."""
-    return torch.stack([*weight, *(weight[ids].mean(0) for ids in side.split)])  # (V + new, D)
+    """Append a row for each new piece: (V, ...) -> (V + new, ...)."""
+    return torch.stack([*weight, *(weight[ids].mean(0) for ids in side.split)])  # (V + new, ...)
 
 
 def origin_of(parent: LoadedModel) -> dict[str, Any]:

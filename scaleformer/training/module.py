@@ -239,11 +239,12 @@ class TranslationModule(pl.LightningModule):
 
     def _loss(self, batch: Batch, label_smoothing: float) -> tuple[Tensor, int | Tensor]:
         """Mean cross-entropy in nats per real target token, and their number; 0 for a batch without any."""
-        states = self.model(batch)[batch.target_mask]  # (tokens, D)
-        targets = batch.target_output[batch.target_mask]  # (tokens,)
+        predicted = self.model.predicted(batch)
+        states, weight = self.model.output(self.model(batch)[predicted])  # (tokens, D), (V, D)
+        targets = batch.target_output[predicted]  # (tokens,)
         if not len(targets):  # a filler: it must take part, or the other processes would wait
-            return (states.sum() + self.model.output_weight.sum()) * 0.0, 0
-        return linear_cross_entropy(states, self.model.output_weight, targets, label_smoothing), len(targets)
+            return (states.sum() + weight.sum()) * 0.0, 0
+        return linear_cross_entropy(states, weight, targets, label_smoothing), len(targets)
 
     def _add(self, name: str, loss: Tensor, tokens: int | Tensor) -> None:
         exact = loss.detach().to(torch.float32 if loss.device.type == "mps" else torch.float64)

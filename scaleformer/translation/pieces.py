@@ -155,6 +155,9 @@ class PieceTranslator:
     ) -> list[list[Hypothesis]]:
         """The hypotheses of a batch of pieces with these source tokens, from drafts where the settings ask for it."""
         forced = [piece.forced.tokens(self.loaded.target_tokenizer) for piece in pieces]
+        if begin := self.loaded.target_tokenizer.prefix:
+            every = [dict.fromkeys(range(len(piece.segments)), begin) for piece in pieces]
+            forced = [{**first, **own} for first, own in zip(every, forced, strict=True)]
         model, config = self.loaded.model, self.config
         few = len(pieces) <= AUTO_MOST or config.draft == "segments" or any(piece.draft for piece in pieces)
         if not (self.drafted and few) or all(len(piece.segments) == 1 for piece in pieces):

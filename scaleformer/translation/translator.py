@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,6 +47,9 @@ class Translator(LoadedModel):
     ) -> None:
         if isinstance(loaded, (str, Path)):
             loaded = load_model(loaded, resolve_device(None))
+        if loaded.source_tokenizer.imported:
+            tag = tag or (loaded.config.get("data") or {}).get("tag")
+            loaded = loaded if tag is None else loaded.tagged(tag)
         super().__init__(**vars(loaded))
         self.decoding = decoding or from_mapping(DecodingConfig, self.config.get("decoding") or {}, "decoding")
         self.tag = tag
@@ -165,6 +168,9 @@ class Translator(LoadedModel):
         translation, and terms that could not be placed. Raises ValueError for a tag that the model does not know or
         wants, and if the model gives NaN.
         """
+        if request.tag is not None and request.tag != self.tag and self.source_tokenizer.imported:
+            other = Translator(self.tagged(request.tag), self.decoding, request.tag)
+            return other.translate_documents(replace(request, tag=None), listener, begun)
         tag, tokenizer = self.tag_tokens(request.tag), self.source_tokenizer
         warn_of_long(request, tokenizer, self.longest_segment)
         groups = [pieces_of(request, n, tokenizer, len(tag)) for n in range(len(begun), len(request.documents))]

@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -54,6 +54,8 @@ class Attention(nn.Module, ABC):
     sites: ClassVar[tuple[str, ...]] = SITES
     #: whether the mechanism is blind to order, so that the embeddings need absolute positions
     absolute_positions: ClassVar[bool] = False
+    #: whether its projections may have biases (`add_biases`)
+    takes_biases: ClassVar[bool] = True
     #: the most keys that it can attend to
     most_keys: float = math.inf
     #: what it holds at once, for estimates of memory
@@ -72,6 +74,17 @@ class Attention(nn.Module, ABC):
         self.output = Linear(width, width, bias=False)
         for projection in (self.query, self.key, self.value, self.output):
             nn.init.xavier_uniform_(projection.weight)
+
+    def add_biases(self) -> None:
+        """Give the four projections biases, zero at first. Raises ValueError for a mechanism without."""
+        if not self.takes_biases:
+            raise ValueError(f"model.biases is true: {type(self).__name__} has none: set model.biases=false")
+        for projection in (self.query, self.key, self.value, self.output):
+            projection.bias = nn.Parameter(torch.zeros_like(projection.weight[:, 0]))
+
+    def begin_apart(self) -> None:
+        """For `model.separate_segments`: see the query's own segment alone at first, if the mechanism can learn to see
+        others."""
 
     @property
     def causal(self) -> bool:
@@ -122,12 +135,20 @@ class Attention(nn.Module, ABC):
         return self.output(out.reshape(rows, width)), state
 
     def _step_product(self) -> Callable[[Tensor], Tensor]:
-        weight = self.step_weight()
-        return partial(linear, weight=weight) if self.query.int8 is None else Int8Weight(weight)
+        weight, bias = self.step_weight(), None
+        if self.query.bias is not None:
+            weight, bias = weight[:, :-1], weight[:, -1]
+        return partial(linear, weight=weight, bias=bias) if self.query.int8 is None else Int8Weight(weight, bias)
 
     def step_weight(self) -> Tensor:
-        """(n, D), the joint projection weight of decoder self-attention: one product a step."""
-        return torch.cat([self.query.weight, self.key.weight, self.value.weight])
+        """(n, D), the joint projection weight of decoder self-attention: one product a step. With biases they are one
+        more column."""
+        return torch.cat(self.joined())
+
+    def joined(self) -> list[Tensor]:
+        """The weights of query, key and value, (D, D) each; with their biases (D, D+1)."""
+        projections = self.query, self.key, self.value
+        return [x.weight if x.bias is None else torch.cat([x.weight, x.bias[:, None]], 1) for x in projections]
 
     def step_projected(self, projected: Tensor, position: int, segments: Tensor, state: Any) -> tuple[Tensor, Any]:
         """`attend_step` from a position's joint projection by `step_weight`, (B*K, n)."""
@@ -184,7 +205,9 @@ class Attention(nn.Module, ABC):
         """Several projections of x (B, L, D) to heads (B, H, L, d), in one product."""
         if self.query.int8 is not None:
             return [self._split(projection(x)) for projection in projections]
-        joined = linear(x, torch.cat([projection.weight for projection in projections]))  # (B, L, n D)
+        biases = [projection.bias for projection in projections if projection.bias is not None]
+        bias = None if not biases else torch.cat(cast(list[Tensor], biases))
+        joined = linear(x, torch.cat([projection.weight for projection in projections]), bias)  # (B, L, n D)
         return [self._split(part) for part in joined.chunk(len(projections), dim=-1)]
 
     def _split(self, x: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ from scaleformer.ops.recall.decoding_text import recall_causal_states
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.system.schema import Natural, OneOf, Positive, Range
 
+SHUT = 1e-30  # the gate of what is not seen: a factor can begin there and open in a few steps, its logarithm could not
 _RECENCY = (0.0, 0.1, 0.3, 1.0)  # repeated over the heads: from the most salient tokens to the most recent
 
 
@@ -72,10 +73,24 @@ class SegmentRecallAttention(Attention):
         self.algorithm = algorithm
         if site != "cross":
             self.relative_embedding = relative_embedding(heads, horizon, self.head_width)
-        self.log_gate = log_gate(heads, near + 1, slope)
+        self.log_gate: Any = log_gate(heads, near + 1, slope)
+        self.gate_factor: Any = None
         self.salience = nn.Parameter(torch.zeros(heads, self.head_width))
         slopes = torch.tensor([recency * _RECENCY[head % len(_RECENCY)] for head in range(heads)])
         self.register_buffer("recency", slopes, persistent=False)
+
+    def begin_apart(self) -> None:
+        reach = self.log_gate.shape[1] // 2
+        factors = torch.full_like(self.log_gate, SHUT)  # at 0 it would have no gradient
+        factors[:, reach] = 1
+        self.gate_factor, self.log_gate = nn.Parameter(factors), None
+        if self.site != "cross":
+            nn.init.zeros_(self.relative_embedding)
+
+    @property
+    def gate(self) -> Tensor:
+        """log g, (H, 2G+1)"""
+        return self.log_gate if self.gate_factor is None else (self.gate_factor.abs() + SHUT).log()
 
     def relative(self) -> Tensor | None:
         return None if self.site == "cross" else self.relative_embedding
@@ -92,7 +107,7 @@ class SegmentRecallAttention(Attention):
             key,
             value,
             self.relative(),
-            self.log_gate,
+            self.gate,
             self.saliences(key),
             self.recency,
             kept=self.kept,
@@ -104,32 +119,31 @@ class SegmentRecallAttention(Attention):
 
     def empty_state(self, rows: int, like: Tensor) -> Any:
         d, dtype = self.head_width, torch.promote_types(like.dtype, torch.float32)
-        gate, recency = self.log_gate, self.recency
+        gate, recency = self.gate, self.recency
         return recall_causal_init(rows, self.heads, d, d, gate, recency, self.kept, like.device, dtype)
 
     def states_before(self, x: Tensor, segments: Tensor, texts: Tensor, starts: Tensor) -> OwnState:
         key, value = self._project(x, self.key, self.value)  # (B, H, L, d)
         dtype = torch.promote_types(x.dtype, torch.float32)
         given = key.to(dtype), value.to(dtype), self.saliences(key), segments, texts, starts
-        state = recall_causal_states(*given, self.log_gate.to(dtype), self.recency.to(dtype), self.kept)
+        state = recall_causal_states(*given, self.gate.to(dtype), self.recency.to(dtype), self.kept)
         return OwnState(self._step_product(), state)
 
     def rows_of(self, state: RecallCrossState, documents: Tensor, segments: Tensor) -> Seen:
         return state.rows(documents, segments)
 
     def later_bytes(self, gained: int, documents: int, rows: int, extent: Extent, size: int) -> int:
-        near = len(self.log_gate[0]) // 2 - 1
+        near = len(self.gate[0]) // 2 - 1
         return recall_bytes(self, near, self.kept, documents, rows, extent, size)
 
     def encoded_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> Any:
-        arguments = self.log_gate, self.saliences(key), self.recency, key_segments, key_mask
+        arguments = self.gate, self.saliences(key), self.recency, key_segments, key_mask
         return recall_cross_state(key, value, *arguments, self.kept)
 
     def step_weight(self) -> Tensor:
         """(H (3 d + 1 + R), D): for each head the scaled query, key, value and salience, and how much the relative
         scores of the last R tokens exceed that of all earlier tokens (`relative_excess`)."""
-        width = self.heads * self.head_width
-        query, key, value = (x.weight.view(self.heads, -1, width) for x in (self.query, self.key, self.value))
+        query, key, value = (x.unflatten(0, (self.heads, -1)) for x in self.joined())  # (H, d, D), or D+1 with biases
         query = query * self.head_width**-0.5  # (H, d, D)
         salience = self.salience.to(key.dtype)[:, None] @ key  # (H, 1, D)
         relative = relative_excess(self.relative_embedding).to(query.dtype) @ query  # (H, R, D)

@@ -44,6 +44,7 @@ class AdaptiveSpanAttention(AuxiliaryLoss, SoftmaxAttention):
     """
 
     sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
+    takes_biases: ClassVar[bool] = False
     absolute_positions: ClassVar[bool] = False
     held: ClassVar[Held] = Held(scores=5, aside=1)
 

@@ -1,0 +1,303 @@
+"""Models in Hugging Face's layout are read exactly: tokens, logits and texts are those of transformers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from scaleformer.checkpoints import public, public_vocabularies
+from scaleformer.checkpoints.model_file import LoadedModel, export_model, load_model
+from scaleformer.checkpoints.public_vocabularies import Vocabularies
+from scaleformer.data.batching import Example, collate
+from scaleformer.data.tokenizer_import import prefixes
+from scaleformer.decoding.config import DecodingConfig
+from scaleformer.model.transformer import Transformer
+from scaleformer.training.initialization import transfer_weights
+from scaleformer.translation.translator import Translator
+from scaleformer.vocabulary import BOS, EOS, SEP
+from tests.public_models import CODES, KINDS, TAGS, lines, make, transformers
+
+MOST = 24
+SEARCH = DecodingConfig(
+    strategy="greedy", loop_ngram_size=0, merge_segments=False, max_length_ratio=0.0, max_length_offset=MOST
+)
+UNUSUAL = ["  two   spaces ", "", "ﬁne ①② ｆｕｌｌ", "☃ É́ ẞ x☃☃", "▁ _", "a\tb\u00a0c\u200bd", "日本 и еще", "x" * 60]
+pytestmark = pytest.mark.filterwarnings("ignore:.*sacremoses")
+
+
+class Pair(NamedTuple):
+    """A model of transformers and the same as ours, with its tag; and how ids correspond."""
+
+    folder: Path
+    theirs: Any
+    tokenizer: Any
+    ours: LoadedModel
+    vocabularies: Vocabularies
+    kind: str
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pair]:
+    made: dict[str, Pair] = {}
+
+    def pair(kind: str) -> Pair:
+        if kind not in made:
+            folder = tmp_path_factory.mktemp("models") / kind
+            theirs, tokenizer = make(folder, kind)
+            read = getattr(public_vocabularies, kind if kind in ("m2m100", "nllb") else "marian")
+            config = json.loads((folder / "config.json").read_text())
+            rows = config["vocab_size"], config.get("decoder_vocab_size") or config["vocab_size"]
+            loaded = load_model(folder)
+            loaded = loaded.tagged(TAGS[kind]) if kind in TAGS else loaded
+            made[kind] = Pair(folder, theirs, tokenizer, loaded, read(folder, config, *rows), kind)
+        return made[kind]
+
+    return pair
+
+
+def source_of(pair: Pair, texts: list[str]) -> list[str]:
+    """The texts as transformers wants them."""
+    return [f">>{TAGS['tagged']}<<{text}" for text in texts] if pair.kind == "tagged" else texts
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tokens_are_theirs(kind: str, pairs: Callable[[str], Pair]) -> None:
+    pair = pairs(kind)
+    for text in [*lines()[0][:100], *lines()[1][:100], *UNUSUAL]:
+        source = [pair.vocabularies.source.rows[n] for n in pair.ours.source_tokenizer.encode(text)]
+        target = [pair.vocabularies.target.rows[n] for n in pair.ours.target_tokenizer.encode(text)]
+        if kind == "nllb":  # what reads it for transformers keeps spaces at the end, which sentencepiece drops
+            text = text.strip()
+        assert source == pair.tokenizer(source_of(pair, [text])[0])["input_ids"][:-1]
+        assert target == pair.tokenizer(text_target=text)["input_ids"][:-1]
+
+
+def test_texts_come_back_as_sentencepiece_writes_them(pairs: Callable[[str], Pair]) -> None:
+    for kind in KINDS:
+        pair = pairs(kind)
+        for text in lines(20)[1]:
+            ids = pair.tokenizer(text_target=text)["input_ids"]
+            if pair.tokenizer.unk_token_id not in ids:
+                own = pair.ours.target_tokenizer
+                assert own.decode(own.encode(text)) == pair.tokenizer.decode(ids, skip_special_tokens=True)
+
+
+def compare(pair: Pair, model: Transformer, source: str, target: str) -> float:
+    """The largest difference of logits, of one text by teacher forcing and step by step."""
+    ours, theirs = pair.ours, pair.theirs
+    written = ours.target_tokenizer.encode(target)
+    batch = collate(
+        [Example("", np.array([*ours.source_tokenizer.encode(source), SEP, EOS]), np.array([*written, SEP, EOS]))]
+    )
+    start = torch.tensor([[theirs.config.decoder_start_token_id]])
+    labels = pair.tokenizer(text_target=[target], return_tensors="pt")["input_ids"]
+    with torch.inference_mode():
+        reference = theirs(
+            **pair.tokenizer(source_of(pair, [source]), return_tensors="pt"),
+            decoder_input_ids=torch.cat([start, labels[:, :-1]], 1),
+        ).logits[0]
+        forced = model.logits(model(batch))[0, : len(written) + 1]
+        state = model.init_state(model.encode(batch.source, batch.source_mask, batch.source_segments), 1)
+        steps = []
+        for token in [BOS, *written]:
+            logits, state = model.step(torch.tensor([token]), torch.tensor([0]), state)
+            steps.append(logits[0])
+    known = [n for n in range(forced.shape[1]) if n not in pair.vocabularies.target.new]
+    reference = reference[:, [pair.vocabularies.target.rows[n] for n in known]]
+    return max(float((found[:, known] - reference).abs().max()) for found in (forced, torch.stack(steps)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_logits_are_theirs(kind: str, pairs: Callable[[str], Pair]) -> None:
+    pair = pairs(kind)
+    for source, target in zip(*lines(6), strict=True):
+        assert compare(pair, pair.ours.model, source, target) < 1e-4
+
+
+def generated(pair: Pair, texts: list[str], beams: int) -> list[list[int]]:
+    """What transformers writes, in our ids, up to the end of the sentence; longer texts are cut at MOST."""
+    more = {}
+    if pair.kind in ("m2m100", "nllb"):
+        code = TAGS[pair.kind].split("-")[1]
+        more = {
+            "forced_bos_token_id": pair.tokenizer.convert_tokens_to_ids(code if pair.kind == "nllb" else f"__{code}__")
+        }
+    tokens = pair.tokenizer(source_of(pair, texts), return_tensors="pt", padding=True)
+    rows = {row: n for n, row in enumerate(pair.vocabularies.target.rows) if n not in pair.vocabularies.target.new}
+    found = pair.theirs.generate(
+        **tokens,
+        num_beams=beams,
+        length_penalty=0.0,
+        max_new_tokens=MOST,
+        do_sample=False,
+        early_stopping=False,
+        **more,
+    )
+    return [[rows[n] for n in row.tolist()[1:]] for row in found]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("beams", [1, 4])
+def test_the_search_writes_what_generate_writes(kind: str, beams: int, pairs: Callable[[str], Pair]) -> None:
+    pair = pairs(kind)
+    texts = lines(40, seed=5)[0]
+    config = SEARCH if beams == 1 else replace(SEARCH, strategy="beam", beam_size=beams, length_penalty=0.0)
+    translator = Translator(pair.ours, config, TAGS.get(kind))
+    found = translator.translate_documents(translator.request([[text] for text in texts], mode="segment"))
+    compared = texts_written = 0
+    for ours, theirs in zip(found, generated(pair, texts, beams), strict=True):
+        ended = SEP in theirs
+        if not ended and beams > 1:  # what is cut is ranked otherwise
+            continue
+        theirs = theirs[: theirs.index(SEP)] if ended else theirs[:MOST]
+        written = ours.hypotheses[0].segments[0]
+        assert written == pair.ours.target_tokenizer.decode(theirs)
+        compared += 1
+        texts_written += bool(written)
+    assert compared >= (len(texts) if beams == 1 else 5)
+    assert texts_written or beams > 1
+
+
+@pytest.mark.parametrize("kind", ["tagged", "nllb"])
+def test_segment_recall_begins_as_the_sentence_model(kind: str, pairs: Callable[[str], Pair]) -> None:
+    parent = pairs(kind).ours
+    model = Transformer(replace(parent.model.config, attention={"name": "segment_recall"}))
+    transfer = transfer_weights(parent, model)
+    assert not transfer.left
+    assert {name.rpartition(".")[2] for name in transfer.new} == {"relative_embedding", "gate_factor", "salience"}
+    assert compare(pairs(kind), model.eval(), *(side[0] for side in lines(1))) < 1e-4
+    texts = lines(30, seed=9)[0]
+    alone = Translator(parent, SEARCH, TAGS[kind]).translate([[text] for text in texts], mode="segment")
+    documents = [texts[n : n + 6] for n in range(0, 30, 6)]
+    whole = Translator(replace(parent, model=model), SEARCH, TAGS[kind]).translate(documents)
+    assert [segment for document in whole for segment in document] == [text for [text] in alone]
+
+
+def test_shards_and_pickles_hold_the_same(pairs: Callable[[str], Pair], tmp_path: Path) -> None:
+    pair = pairs("marian")
+    weights = load_file(pair.folder / "model.safetensors")
+    wanted = pair.ours.model.state_dict()
+    for name in ("bin", "shards"):
+        shutil.copytree(pair.folder, folder := tmp_path / name)
+        (folder / "model.safetensors").unlink()
+        if name == "bin":
+            torch.save(weights, folder / "pytorch_model.bin")
+        else:
+            names = sorted(weights)
+            halves = {"model-1.safetensors": names[::2], "model-2.safetensors": names[1::2]}
+            for file, part in halves.items():
+                save_file({one: weights[one] for one in part}, folder / file)
+            index = {"weight_map": {one: file for file, part in halves.items() for one in part}}
+            (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+        found = load_model(folder).model.state_dict()
+        assert all(torch.equal(found[key], tensor) for key, tensor in wanted.items())
+    (tmp_path / "shards" / "model-2.safetensors").unlink()
+    with pytest.raises(ValueError, match=r"the shard model-2\.safetensors is missing"):
+        load_model(tmp_path / "shards")
+    save_file({"other": torch.zeros(1)}, tmp_path / "shards" / "model-2.safetensors")
+    with pytest.raises(
+        ValueError, match=r"model-2\.safetensors lacks .*: it is not of model\.safetensors\.index\.json"
+    ):
+        load_model(tmp_path / "shards")
+
+
+def test_an_export_of_an_imported_model_is_the_same_model(pairs: Callable[[str], Pair], tmp_path: Path) -> None:
+    pair = pairs("tagged")
+    export_model(pair.ours, tmp_path / "model")
+    again = Translator(load_model(tmp_path / "model"), SEARCH, "fr")
+    texts = [[text] for text in lines(5)[0]]
+    assert again.translate(texts, mode="segment") == Translator(pair.ours, SEARCH, "fr").translate(
+        texts, mode="segment"
+    )
+
+
+def edit(folder: Path, **settings: Any) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **settings}))
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def shortened(folder: Path) -> None:
+    path = folder / "vocab.json"
+    ids = json.loads(path.read_text())
+    path.write_text(json.dumps({piece: n for piece, n in ids.items() if n != 30}))
+
+
+class Code:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (print, ("run",))
+
+
+def pickled(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    torch.save({"x": Code()}, folder / "pytorch_model.bin")
+
+
+WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "architecture": (
+        lambda f: edit(f, model_type="t5"),
+        r"its architecture is t5: scaleformer reads Marian \(OPUS-MT\), M2M100 and NLLB-200",
+    ),
+    "code": (lambda f: edit(f, auto_map={"AutoModel": "x.Y"}), "brings code of its own .* never runs"),
+    "activation": (lambda f: edit(f, activation_function="mish"), "its activation is mish"),
+    "sizes": (lambda f: edit(f, decoder_ffn_dim=12), "its encoder and decoder differ in ffn_dim, 64 and 12"),
+    "no weights": (lambda f: (f / "model.safetensors").unlink(), "no weights here: wanted model.safetensors"),
+    "no vocabulary": (lambda f: (f / "source.spm").unlink(), "source.spm is missing: copy all files"),
+    "cut weights": (lambda f: cut(f / "model.safetensors"), "model.safetensors is cut or damaged"),
+    "cut vocabulary": (lambda f: cut(f / "vocab.json"), "vocab.json is not readable as JSON"),
+    "cut pieces": (lambda f: cut(f / "target.spm"), "sentencepiece model is damaged"),
+    "cut settings": (lambda f: cut(f / "config.json"), "config.json: not readable as JSON"),
+    "other vocabulary": (shortened, r"vocab.json has \d+ pieces and its weights \d+ rows: they are of two models"),
+    "layers": (lambda f: edit(f, encoder_layers=3), "the weights do not fit"),
+    "pickle": (pickled, "holds more than tensors, and scaleformer runs no code of a model"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_cannot_be_read_is_said_in_one_line(what: str, pairs: Callable[[str], Pair], tmp_path: Path) -> None:
+    shutil.copytree(pairs("marian").folder, folder := tmp_path / "model")
+    change, message = WRONG[what]
+    change(folder)
+    with pytest.raises(ValueError, match=message) as caught:
+        load_model(folder)
+    assert "\n" not in str(caught.value)
+    assert str(folder) in str(caught.value)
+
+
+def test_tags_are_wanted_and_known(pairs: Callable[[str], Pair]) -> None:
+    tagged, both, plain = (load_model(pairs(kind).folder) for kind in ("tagged", "nllb", "marian"))
+    with pytest.raises(ValueError, match="the model wants a tag: give tag=, one of es, fr"):
+        Translator(tagged).translate([["x"]])
+    with pytest.raises(ValueError, match="tag=de: the model knows no such tag: give tag=, one of es, fr"):
+        Translator(tagged, tag="de")
+    with pytest.raises(ValueError, match=f"give tag=SOURCE-TARGET, two of {', '.join(CODES)}$"):
+        Translator(both, tag="fra_Latn")
+    with pytest.raises(ValueError, match="tag=fr: the model knows no such tag: it has no tags"):
+        Translator(plain, tag="fr")
+    assert prefixes(plain.source_tokenizer, None) == ([], [])
+    requested = Translator(tagged, SEARCH, "es").translate([["x"]], tag="fr", mode="segment")
+    assert requested == Translator(tagged, SEARCH, "fr").translate([["x"]], mode="segment")
+
+
+def test_languages_of_m2m100_stand_in_its_order() -> None:
+    module = transformers.models.m2m_100.tokenization_m2m_100
+    assert public_vocabularies._M2M100.split() == module.FAIRSEQ_LANGUAGE_CODES["m2m100"]
+    assert public_vocabularies._WMT21.split() == module.FAIRSEQ_LANGUAGE_CODES["wmt21"]
+
+
+def test_files_of_the_hub_are_those_that_are_read(pairs: Callable[[str], Pair]) -> None:
+    for kind in KINDS:
+        for file in public.read(pairs(kind).folder).files:
+            assert any(Path(file.name).match(pattern) for pattern in public.FILES)

@@ -1,0 +1,67 @@
+"""The commands of docs/public-models.md, on small models with random weights."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.public_models import lines, make
+
+PAGE = Path(__file__).parents[1] / "docs" / "public-models.md"
+COMMANDS = re.findall(r"^    (scaleformer (\w+) .*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+SMALL = {
+    "train": [
+        *("trainer.max_steps=2", "trainer.val_check_interval=2", "trainer.precision=32-true", "test.enabled=false"),
+        *("schedule.warmup_steps=1", "callbacks.validation_bleu.examples=0", "data.cache_dir=cache"),
+    ],
+    "evaluate": ["ter=false", "decoding.max_length_ratio=0.5"],
+    "translate": ["decoding.max_length_ratio=0.5"],
+}
+
+
+def test_every_command_of_the_page_runs(tmp_path: Path) -> None:
+    make(tmp_path / "opus-mt-en-es", "marian")
+    make(tmp_path / "nllb-200", "nllb")
+    source, target = lines(60)
+    (tmp_path / "corpus").mkdir()
+    for split, (first, last) in {"train": (0, 40), "valid": (40, 50), "test": (50, 60)}.items():
+        rows = [{"id": str(n), "source": source[n : n + 5], "target": target[n : n + 5]} for n in range(first, last, 5)]
+        (tmp_path / "corpus" / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "page.md").write_text(f"# {source[0]}\n\n{source[1]} See `x = 1`.\n")
+    assert [name for _, name in COMMANDS][:5] == ["translate", "translate", "evaluate", "train", "translate"]
+    for command, name in COMMANDS:
+        done = subprocess.run(
+            [sys.executable, "-m", "scaleformer", *shlex.split(command)[1:], *SMALL.get(name, [])],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(PAGE.parents[1])},
+        )
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+    for name in ("page.es.md", "page.fr.md", "page.new.md"):
+        assert "`x = 1`" in (tmp_path / name).read_text()
+    assert (tmp_path / "runs/adapted/checkpoints/best.ckpt").is_file()
+
+
+@pytest.mark.parametrize("kind", ["tagged", "nllb"])
+def test_a_tag_stands_before_every_segment_in_training(kind: str, tmp_path: Path) -> None:
+    from scaleformer.checkpoints.model_file import load_model
+    from scaleformer.data.tokenizer_import import tagged
+    from tests.public_models import TAGS
+
+    make(tmp_path / kind, kind)
+    loaded = load_model(tmp_path / kind)
+    source, target = tagged(loaded.source_tokenizer, loaded.target_tokenizer, TAGS[kind])
+    names = {token: name for name, token in source.tags.items()}
+    segments = source.encode_segments(lines(3)[0])
+    assert [names[token] for token in segments if token in names] == [
+        TAGS[kind].split("-")[0] + "-" * (kind == "nllb")
+    ] * 3
+    assert ("fra_Latn-" in {names.get(token) for token in target.encode("x")}) == (kind == "nllb")
