@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from scaleformer.benchmarks import mechanisms as module
-from scaleformer.benchmarks.mechanisms import Conditions, measure_alone, time_of
+from scripts.mechanisms import cost as module
+from scripts.mechanisms.cost import Conditions, measure_alone, time_of
 
 SMALL = Conditions({"width": 16, "feedforward": 16, "heads": 2}, 1, 1, 10.0, 0.9, 1)
 

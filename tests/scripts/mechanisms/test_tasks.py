@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from scaleformer.benchmarks import tasks
-from scaleformer.benchmarks.tasks import documents, learn
+from scripts.mechanisms import tasks
+from scripts.mechanisms.tasks import documents, learn
 
 
 def test_a_translation_is_a_dictionary_with_swapped_neighbours() -> None:

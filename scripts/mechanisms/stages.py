@@ -25,14 +25,14 @@ from typing import Annotated, Any
 import torch
 from omegaconf import OmegaConf
 
-from scaleformer.benchmarks.mechanisms import Conditions, measure_alone, measure_model
-from scaleformer.benchmarks.mechanisms_report import write_comparison
-from scaleformer.benchmarks.tasks import TASKS, learn
 from scaleformer.cli.command import CONF, default_options
 from scaleformer.report.curves import read_curves
 from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import NonEmpty, OneOf, Positive, check_type
+from scripts.mechanisms.cost import Conditions, measure_alone, measure_model
+from scripts.mechanisms.report import write_comparison
+from scripts.mechanisms.tasks import TASKS, learn
 
 CHOICES = CONF / "model" / "attention"
 TIMES = (1, 2, 4, 8)

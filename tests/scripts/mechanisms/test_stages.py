@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from scaleformer.benchmarks.mechanisms_report import cost_table, quality_table, slope_table
-from scaleformer.commands import benchmark_mechanisms
+from scripts.mechanisms import stages as benchmark_mechanisms
+from scripts.mechanisms.report import cost_table, quality_table, slope_table
 from tests.commands.calls import Benchmark
 from tests.runs import make_run
 
@@ -69,7 +69,7 @@ def test_finished_stages_are_not_repeated(tmp_path: Path, calls: list, capsys: p
 def test_stages_can_run_in_several_calls(
     tmp_path: Path, calls: list, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scaleformer.benchmarks.mechanisms_report.draw", lambda results, path: None)
+    monkeypatch.setattr("scripts.mechanisms.report.draw", lambda results, path: None)
     given = ["mechanisms=[softmax,shaw]", f"output={tmp_path}"]
     COMMAND.main([*given, "stages=[lengths]"])
     assert calls == []
