@@ -81,7 +81,7 @@ def test_every_command_shown_is_right(name: str, arguments: str) -> None:
 
 def test_commands_are_found_in_sentences_and_tables() -> None:
     programs = {name for name, _ in commands()}
-    assert {"train", "translate", "prepare", "benchmark attention", "benchmark mechanisms", "plot"} <= programs
+    assert {"train", "translate", "prepare", "benchmark attention", "benchmark training", "plot"} <= programs
     assert any("part=long" in arguments for _, arguments in commands())
 
 

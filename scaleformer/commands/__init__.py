@@ -40,7 +40,6 @@ COMMANDS = {
     "benchmark attention": "Compare time and memory of attention with its peers",
     "benchmark training": "Compare training speed with other libraries",
     "benchmark decoding": "Compare decoding speed with other libraries",
-    "benchmark mechanisms": "Train and compare every attention",
 }
 
 

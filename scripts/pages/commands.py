@@ -166,7 +166,9 @@ def check_other(words: Sequence[str]) -> str:
         lost = [e for group in extras for e in group.split(",") if not re.search(rf"^{e} = \[", project, re.MULTILINE)]
         return f"no extra {lost[0]} in pyproject.toml" if lost else ""
     if list(words[1:2]) == ["-m"] and words[2].startswith(("scripts.", "tests.")):
-        return "" if (ROOT / f"{words[2].replace('.', '/')}.py").exists() else f"no module {words[2]}"
+        module = ROOT / words[2].replace(".", "/")
+        found = module.with_suffix(".py").exists() or (module / "__main__.py").exists()
+        return "" if found else f"no module {words[2]}"
     return ""
 
 

@@ -105,7 +105,9 @@ def test_other_programs_are_checked_as_far_as_they_are_known() -> None:
     assert check_other(["make", "nothing"]) == "no target nothing in the Makefile"
     assert check_other(["pip", "install", "scaleformer[serve,none]"]) == "no extra none in pyproject.toml"
     assert check_other(["python", "-m", "scripts.nothing"]) == "no module scripts.nothing"
+    assert check_other(["python", "-m", "scripts.gpu"]) == "no module scripts.gpu"  # nothing to run in it
     assert check_other(["python", "-m", "scripts.check_prose"]) == ""
+    assert check_other(["python", "-m", "scripts.mechanisms", "--threads", "1"]) == ""
     assert name_of(["python", "scripts/evaluate_bleu.py", "a=b"]) == ("evaluate", ["a=b"])
     assert name_of(["scaleformer", "benchmark", "decoding", "a=b"]) == ("benchmark decoding", ["a=b"])
     assert name_of(["curl", "x"]) is None

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scripts.mechanisms import stages as benchmark_mechanisms
+from scaleformer.system.errors import one_line_errors
+from scripts.mechanisms import stages
+from scripts.mechanisms.__main__ import main, parse
 from scripts.mechanisms.report import cost_table, quality_table, slope_table
-from tests.commands.calls import Benchmark
+from scripts.quality.programs import Failed
 from tests.runs import make_run
-
-COMMAND = Benchmark("benchmark mechanisms")
 
 
 def narrow(text: str) -> str:
@@ -31,11 +32,13 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     made: list[tuple[str, str]] = []
 
     def stage(name: str, result: dict) -> None:
-        def work(mechanism: str, folder: Path, options: benchmark_mechanisms.Options) -> dict:
+        def work(mechanism: str, folder: Path, options: stages.Options) -> dict:
             made.append((name, mechanism))
-            return {"error": "does not work"} if (name, mechanism) == ("train", "alibi") else result
+            if (name, mechanism) == ("train", "alibi"):
+                raise Failed("does not work")
+            return result
 
-        monkeypatch.setattr(benchmark_mechanisms, name, work)
+        monkeypatch.setattr(stages, name, work)
 
     learnt = {"steps": 1200, "seconds": 3.0, "accuracy": 0.991, "decoded": 1.0}
     stage("tasks", {"copy": learnt, "translation": {**learnt, "accuracy": 0.5, "decoded": 0.25}})
@@ -48,21 +51,22 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
 def test_finished_stages_are_not_repeated(tmp_path: Path, calls: list, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "docs").mkdir()
-    places = [f"output={tmp_path / 'out'}", f"report={tmp_path / 'docs' / 'page.md'}"]
-    COMMAND.main(["mechanisms=[softmax,alibi]", "steps=3", *places])
-    stages = ["tasks", "train", "measure_lengths", "speed", "slopes"]
+    places = ["--output", str(tmp_path / "out"), "--report", str(tmp_path / "docs" / "page.md")]
+    main(["--mechanisms", "softmax", "alibi", "--steps", "3", *places])
+    names = ["tasks", "train", "measure_lengths", "speed", "slopes"]
     # a failed training is not evaluated, but its attention can be timed
-    assert calls == [(s, b) for b in ("softmax", "alibi") for s in stages if (s, b) != ("measure_lengths", "alibi")]
+    assert calls == [(s, b) for b in ("softmax", "alibi") for s in names if (s, b) != ("measure_lengths", "alibi")]
+    assert "train: 0 s does not work" in capsys.readouterr().out
     calls.clear()
-    COMMAND.main(["mechanisms=[softmax,shaw horizon=4]", "steps=3", *places])
+    main(["--mechanisms", "softmax", "shaw horizon=4", "--steps", "3", *places])
     assert [mechanism for _, mechanism in calls] == ["shaw horizon=4"] * 5
     page = narrow((tmp_path / "docs" / "page.md").read_text())
     assert "| `softmax` | 1,000 | 1.250 | 1.50 | 2.50 | 4.50 | 8.50 | 10.0 | 20.0 | 40.0 | 80.0 |" in page
     assert "| `softmax` | 1,200 | 100.0% | 1,200 (50%) | 25.0% |" in page
-    assert "steps=3" in page
+    assert "Made by `python -m scripts.mechanisms --mechanisms softmax 'shaw horizon=4' --steps 3`." in page
     assert (tmp_path / "docs" / "page.png").stat().st_size > 1000
-    with pytest.raises(SystemExit):
-        COMMAND.main(["mechanisms=[softmax]", "steps=4", *places])
+    with pytest.raises(SystemExit), one_line_errors():
+        main(["--mechanisms", "softmax", "--steps", "4", *places])
     assert "a comparison with other settings" in capsys.readouterr().err
 
 
@@ -70,16 +74,16 @@ def test_stages_can_run_in_several_calls(
     tmp_path: Path, calls: list, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("scripts.mechanisms.report.draw", lambda results, path: None)
-    given = ["mechanisms=[softmax,shaw]", f"output={tmp_path}"]
-    COMMAND.main([*given, "stages=[lengths]"])
+    given = ["--mechanisms", "softmax", "shaw", "--output", str(tmp_path)]
+    main([*given, "--stages", "lengths"])
     assert calls == []
     assert "not trained yet" in capsys.readouterr().out
-    COMMAND.main([*given, "stages=[train,lengths]"])
-    stages = ("train", "measure_lengths")
-    assert calls == [(stage, mechanism) for mechanism in ("softmax", "shaw") for stage in stages]
+    main([*given, "--stages", "train", "lengths"])
+    names = ("train", "measure_lengths")
+    assert calls == [(name, mechanism) for mechanism in ("softmax", "shaw") for name in names]
     assert "| `softmax` | 100 |" not in narrow((tmp_path / "report.md").read_text())
     calls.clear()
-    COMMAND.main([*given, "stages=[speed]"])
+    main([*given, "--stages", "speed"])
     assert calls == [("speed", "softmax"), ("speed", "shaw")]
     page = narrow((tmp_path / "report.md").read_text())
     assert "| `softmax` | 1,000 | 1.250 |" in page
@@ -120,28 +124,43 @@ def test_the_tables_show_errors_ratios_and_slopes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"), [("[nonesuch]", "nonesuch': it must be one of"), ("[]", r"\[\]: it must be a nonempty")]
+    ("given", "message"),
+    [
+        ("--mechanisms nonesuch", "mechanisms is 'nonesuch': it must be one of adaptive_span, "),
+        ("--mechanisms softmax ''", "mechanisms is '': it must be one of"),
+        ("--mechanisms", "argument --mechanisms: expected at least one argument"),
+        ("--stages train sleep", "stages is ['train', 'sleep']: it must be a list of one of tasks, train, lengths"),
+        ("--threads 0", "threads is 0: it must be an int of at least 1"),
+        ("--steps many", "argument --steps: invalid int value: 'many'"),
+        ("steps=3", "unrecognized arguments: steps=3"),
+        ("--report none/page.md", "--report=none/page.md: there is no folder none"),
+    ],
 )
-def test_an_unknown_choice_is_refused(given: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        COMMAND.read([f"mechanisms={given}"])
+def test_wrong_settings_are_refused_in_one_line_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], given: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended, one_line_errors():
+        main(shlex.split(given))
+    out, error = capsys.readouterr()
+    assert (ended.value.code, out, error.count("\n")) == (1, "", 1)
+    assert error.startswith(f"error: {message}")
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unknown_stage_is_refused() -> None:
-    with pytest.raises(
-        ValueError, match=r"stages is \['train', 'sleep'\]: it must be a list of one of tasks, train, lengths"
-    ):
-        COMMAND.read(["stages=[train,sleep]"])
+def test_a_command_that_fails_leaves_its_last_line(tmp_path: Path) -> None:
+    with pytest.raises(Failed, match=r"no such command.*\(exit code 1, see .*nonesuch\.log\)"):
+        stages.run(tmp_path, parse([]), "nonesuch")
 
 
 def test_options_of_a_choice_reach_the_training() -> None:
     wanted = ["model/attention=scaleformer", "model.attention.relative=raw", "model.attention.horizon=8"]
-    assert benchmark_mechanisms.overrides_of("scaleformer relative=raw horizon=8") == wanted
+    assert stages.overrides_of("scaleformer relative=raw horizon=8") == wanted
 
 
 def test_lengths_are_read_from_what_extrapolation_writes(tmp_path: Path) -> None:
     make_run(tmp_path / "run", {"data": {"format": "synthetic", "synthetic": {"segments": [1, 1]}}})
-    options = COMMAND.read(["segments=1", "documents=1", "threads=1"])
-    found = benchmark_mechanisms.measure_lengths("softmax", tmp_path, options)
+    options = parse(["--segments", "1", "--documents", "1", "--threads", "1"])
+    found = stages.measure_lengths("softmax", tmp_path, options)
     assert [point["times"] for point in found["points"]] == [1, 2, 4, 8]
     assert all(point["loss"] > 0 for point in found["points"])
