@@ -14,12 +14,11 @@ from typing import Any
 import torch
 
 from scaleformer.benchmarks.models import Sizes
-from scaleformer.model.attention.positions import sinusoids
+from scaleformer.checkpoints.other_formats import MOST, ctranslate2_spec
+from scaleformer.model.transformer import ModelConfig, Transformer
 from scaleformer.vocabulary import SEP, SPECIAL_PIECES, UNK
 
 CTRANSLATE2 = "CTranslate2"
-#: the longest text, in tokens, that its position table holds
-MOST = 4096
 
 
 class CTranslate2:
@@ -55,42 +54,12 @@ class CTranslate2:
 
 
 def _make_spec(sizes: Sizes, precision: str) -> Any:
-    specs = importlib.import_module("ctranslate2.specs")
-    activation = specs.common_spec.Activation.RELU
-    layers, D, F = (sizes.layers, sizes.layers), sizes.width, sizes.feedforward
-    spec = specs.TransformerSpec.from_config(layers, sizes.heads, pre_norm=True, activation=activation)
-    embeddings = torch.randn(sizes.vocabulary, D) * D**-0.5
-    positions = sinusoids(torch.arange(MOST), D).numpy()
-
-    def fill(map_: Any, outputs: int, inputs: int) -> None:
-        map_.weight = (torch.randn(outputs, inputs) * inputs**-0.5).numpy()
-        map_.bias = torch.zeros(outputs).numpy()
-
-    def norm(layer: Any) -> None:
-        layer.gamma, layer.beta = torch.ones(D).numpy(), torch.zeros(D).numpy()
-
-    for side in (spec.encoder, spec.decoder):
-        table = side.embeddings[0] if isinstance(side.embeddings, list) else side.embeddings
-        table.weight = embeddings.numpy()
-        side.scale_embeddings = True
-        side.position_encodings.encodings = positions
-        norm(side.layer_norm)
-        for layer in side.layer:
-            norm(layer.self_attention.layer_norm)
-            fill(layer.self_attention.linear[0], 3 * D, D)
-            fill(layer.self_attention.linear[1], D, D)
-            norm(layer.ffn.layer_norm)
-            fill(layer.ffn.linear_0, F, D)
-            fill(layer.ffn.linear_1, D, F)
-            if side is spec.decoder:
-                norm(layer.attention.layer_norm)
-                fill(layer.attention.linear[0], D, D)
-                fill(layer.attention.linear[1], 2 * D, D)
-                fill(layer.attention.linear[2], D, D)
-    spec.decoder.projection.weight = embeddings.numpy()
-    pieces = [*SPECIAL_PIECES[UNK:SEP], *(f"w{n}" for n in range(3, sizes.vocabulary))]
-    spec.register_source_vocabulary(pieces)
-    spec.register_target_vocabulary(pieces)
+    shape: dict[str, Any] = {"width": sizes.width, "feedforward": sizes.feedforward, "heads": sizes.heads}
+    layers: dict[str, Any] = {"encoder_layers": sizes.layers, "decoder_layers": sizes.layers}
+    config = ModelConfig(sizes.vocabulary, sizes.vocabulary, **shape, **layers, attention={"name": "softmax"})
+    pieces = ["<pad>", *SPECIAL_PIECES[UNK:SEP], *(f"w{n}" for n in range(4, sizes.vocabulary))]
+    spec = ctranslate2_spec(Transformer(config), pieces, pieces)
+    spec.config.add_source_eos = False
     spec.validate()
     spec.optimize(quantization=None if precision == "float32" else precision)
     return spec

@@ -3,6 +3,7 @@
     scaleformer export checkpoint=RUN output=DIR
     scaleformer export checkpoint=RUN output=DIR "attention={kept: 256}"   # a larger memory, for long documents
     scaleformer export checkpoint=RUN push=OWNER/NAME license=cc-by-4.0    # to the Hugging Face Hub
+    scaleformer export checkpoint=RUN output=DIR format=ctranslate2        # for other programs: softmax attention alone
 
 DIR has the weights (safetensors), the configuration and the tokenizers; every command takes it as `checkpoint=DIR`. A
 pushed model also has a model card, and names folders of this machine by their last part only; every command takes it as
@@ -15,12 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 from scaleformer.checkpoints.changed_attention import change_attention
 from scaleformer.checkpoints.hub import check_name, push_model
 from scaleformer.checkpoints.model_card import CARD, model_card, without_folders
 from scaleformer.checkpoints.model_file import LoadedModel, export_model, load_model
+from scaleformer.checkpoints.other_formats import write_ctranslate2, write_transformers
 from scaleformer.evaluation.translation_run import results_folder
 
 
@@ -34,6 +36,7 @@ class Options:
     license: str | None
     private: bool
     attention: dict[str, Any] | None
+    format: Literal["scaleformer", "transformers", "ctranslate2"]
 
 
 def main(options: Options, given: Sequence[str]) -> None:
@@ -41,10 +44,18 @@ def main(options: Options, given: Sequence[str]) -> None:
         raise ValueError("no destination: give output=DIR, push=OWNER/NAME, or both")
     if options.push is not None:
         check_name(options.push)
+        if options.format != "scaleformer":
+            raise ValueError(
+                f"push={options.push} uploads the format of scaleformer: leave format={options.format} out"
+            )
     loaded = load_model(options.checkpoint)
     if options.attention is not None:
         loaded = change_attention(loaded, options.attention)
-    if options.output is not None:
+    if options.output is not None and options.format != "scaleformer":
+        write = {"transformers": write_transformers, "ctranslate2": write_ctranslate2}[options.format]
+        write(loaded, Path(options.output))
+        print(f"exported {loaded.path} to {options.output} for {options.format}")
+    elif options.output is not None:
         export_model(loaded, options.output)
         _tell(loaded, options.output, options.output)
     if options.push is not None:

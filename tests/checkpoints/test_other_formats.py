@@ -1,0 +1,81 @@
+"""Exported for other programs, models translate as they do here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from scaleformer.checkpoints.model_file import load_model
+from scaleformer.checkpoints.other_formats import write_ctranslate2, write_transformers
+from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.decoding.config import DecodingConfig
+from scaleformer.translation.translator import Translator
+from tests.public_models import TAGS, lines, make, transformers
+from tests.runs import make_run
+
+MOST = 24
+SEARCH = DecodingConfig(
+    strategy="greedy", loop_ngram_size=0, merge_segments=False, max_length_ratio=0.0, max_length_offset=MOST
+)
+TEXTS = lines(25, seed=5)[0]
+pytestmark = pytest.mark.filterwarnings("ignore:.*sacremoses")
+
+
+def translated(folder: Path, tag: str | None, beams: int = 1) -> list[str]:
+    search = SEARCH if beams == 1 else replace(SEARCH, strategy="beam", beam_size=beams, length_penalty=0.0)
+    found = Translator(load_model(folder), search, tag).translate([[text] for text in TEXTS], mode="segment")
+    return [text for [text] in found]
+
+
+@pytest.mark.parametrize("kind", ["tagged", "separate"])
+def test_a_marian_folder_translates_as_the_model_did(kind: str, tmp_path: Path) -> None:
+    make(tmp_path / "model", kind)
+    wanted = translated(tmp_path / "model", TAGS.get(kind))
+    write_transformers(load_model(tmp_path / "model"), tmp_path / "out")
+    assert translated(tmp_path / "out", TAGS.get(kind)) == wanted
+    model = transformers.MarianMTModel.from_pretrained(tmp_path / "out").eval()
+    tokenizer = transformers.MarianTokenizer.from_pretrained(tmp_path / "out")
+    texts = [f">>{TAGS[kind]}<<{text}" if kind in TAGS else text for text in TEXTS]
+    tokens = model.generate(**tokenizer(texts, return_tensors="pt", padding=True), max_new_tokens=MOST, num_beams=1)
+    assert tokenizer.batch_decode(tokens, skip_special_tokens=True) == [text.replace(" \u2047 ", "") for text in wanted]
+
+
+# after a prefix, its beam drops some translations that end at once
+@pytest.mark.parametrize(("kind", "beams"), [("tagged", 1), ("tagged", 4), ("nllb", 1)])
+def test_ctranslate2_writes_the_same(kind: str, beams: int, tmp_path: Path) -> None:
+    library = pytest.importorskip("ctranslate2")
+    make(tmp_path / "model", kind)
+    wanted = translated(tmp_path / "model", TAGS[kind], beams)
+    loaded = load_model(tmp_path / "model").tagged(TAGS[kind])
+    write_ctranslate2(loaded, tmp_path / "out")
+    source, target = (Tokenizer((tmp_path / "out" / f"{side}.model").read_bytes()) for side in ("source", "target"))
+    source, begin = source.with_prefix(loaded.source_tokenizer.prefix), loaded.target_tokenizer.prefix
+    found = library.Translator(str(tmp_path / "out"), intra_threads=1).translate_batch(
+        [[source.piece(token) for token in source.encode(text)] for text in TEXTS],
+        target_prefix=[[target.piece(token) for token in begin]] * len(TEXTS) if begin else None,
+        beam_size=beams,
+        length_penalty=0.0,
+        max_decoding_length=MOST,
+        min_decoding_length=0,
+    )
+    ids = {target.piece(token): token for token in range(target.vocab_size)}
+    ended = 0
+    for ours, theirs in zip(wanted, found, strict=True):
+        tokens = [ids[piece] for piece in theirs.hypotheses[0]]
+        if beams == 1 or len(tokens) < MOST:  # what is cut is ranked otherwise
+            assert ours == target.decode(tokens)
+            ended += 1
+    assert ended
+
+
+def test_other_attentions_are_refused(tmp_path: Path) -> None:
+    run = load_model(make_run(tmp_path / "run", attention={"name": "segment_recall"}))
+    for write in (write_transformers, write_ctranslate2):
+        with pytest.raises(ValueError, match=r"softmax attention with sinusoids alone, this model has segment_recall"):
+            write(run, tmp_path / "out")
+    plain = load_model(make_run(tmp_path / "softmax", attention={"name": "softmax"}))
+    with pytest.raises(ValueError, match=r"Marian has model\.norm=post .* take format=ctranslate2"):
+        write_transformers(plain, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
