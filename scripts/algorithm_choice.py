@@ -20,17 +20,6 @@ from omegaconf import OmegaConf
 from rich.console import Console
 from torch import Tensor
 
-from scaleformer.benchmarks.attention import (
-    Arguments,
-    Runner,
-    forward,
-    forward_backward,
-    make_arguments,
-    recall,
-    segment_numbers,
-)
-from scaleformer.benchmarks.attention_options import ALL, KERNEL, PASSES, Options
-from scaleformer.benchmarks.attention_report import set_scales
 from scaleformer.benchmarks.tables import Result, Rows, distinct, markdown
 from scaleformer.cli.command import default_options
 from scaleformer.ops import choose_algorithm, relative_kernel_attention
@@ -40,6 +29,17 @@ from scaleformer.system.cpu import set_up_cpu
 from scaleformer.system.errors import one_line_errors
 from scaleformer.system.provenance import device_in_words, provenance, write_result
 from scaleformer.system.timing import alternate
+from scripts.bench_attention.cost import (
+    Arguments,
+    Runner,
+    forward,
+    forward_backward,
+    make_arguments,
+    recall,
+    segment_numbers,
+)
+from scripts.bench_attention.options import ALL, KERNEL, PASSES, Options
+from scripts.bench_attention.report import set_scales
 
 USUAL = {
     "cases": ["causal", "bidirectional", "cross"],

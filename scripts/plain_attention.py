@@ -15,11 +15,11 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 
-from scaleformer.benchmarks.attention import measure_costs
-from scaleformer.benchmarks.attention_options import Options
-from scaleformer.benchmarks.attention_report import attention_tables
 from scaleformer.cli.command import default_options
 from scaleformer.system.errors import one_line_errors
+from scripts.bench_attention.cost import measure_costs
+from scripts.bench_attention.options import Options
+from scripts.bench_attention.report import attention_tables
 
 
 def main(given: Sequence[str] | None = None) -> None:

@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from scaleformer.benchmarks.attention_report import attention_tables, long_tables
 from scaleformer.benchmarks.models_report import decoding_tables, training_tables
 from scaleformer.benchmarks.tables import Result
 from scaleformer.system.errors import one_line_errors
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.provenance import device_in_words
 from scripts.algorithm_choice import choice_tables
+from scripts.bench_attention.report import attention_tables, long_tables
 
 PAGE = Path(__file__).parents[2] / "docs/benchmarks.md"
 

@@ -9,9 +9,9 @@ import pytest
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from scaleformer.benchmarks.attention_report import attention_tables, draw, long_tables
 from scaleformer.benchmarks.models_report import decoding_tables, draw_curves, training_tables
 from scaleformer.benchmarks.tables import markdown
+from scripts.bench_attention.report import attention_tables, draw, long_tables
 
 ATTENTION = {
     "rows": [

@@ -20,10 +20,10 @@ from typing import Any
 
 from rich.console import Console
 
-from scaleformer.benchmarks.attention import AttentionCost, measure_costs, slopes
-from scaleformer.benchmarks.attention_options import SLOPE_FROM, Options
-from scaleformer.benchmarks.attention_report import attention_tables, draw, long_tables
 from scaleformer.system.provenance import device_in_words, provenance, write_result
+from scripts.bench_attention.cost import AttentionCost, measure_costs, slopes
+from scripts.bench_attention.options import SLOPE_FROM, Options
+from scripts.bench_attention.report import attention_tables, draw, long_tables
 
 
 def compare(options: Options) -> Iterator[dict[str, Any]]:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from scaleformer.benchmarks import attention
-from scaleformer.benchmarks.attention import beside_softmax
-from scaleformer.benchmarks.attention_options import KERNEL, SOFTMAX
 from scaleformer.cli.command import default_options
 from scaleformer.system.timing import alternate, peak_memory, saved_bytes
+from scripts.bench_attention import cost as attention
+from scripts.bench_attention.cost import beside_softmax
+from scripts.bench_attention.options import KERNEL, SOFTMAX
 from scripts.pages.benchmarks import write_page
 from tests.commands.calls import Benchmark
 

@@ -13,7 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from scaleformer.benchmarks.attention_options import (
+from scaleformer.ops import SegmentLayout, get_feature_map, relative_kernel_attention, segment_recall_attention
+from scaleformer.ops.common.relative_positions import relative_scores
+from scaleformer.ops.kernel.paper import algorithm_1, algorithm_2, paper_attention
+from scaleformer.system.timing import alternate, peak_memory, saved_bytes
+from scripts.bench_attention.options import (
     ALL,
     KERNEL,
     PAPER,
@@ -23,10 +27,6 @@ from scaleformer.benchmarks.attention_options import (
     SOFTMAX,
     Options,
 )
-from scaleformer.ops import SegmentLayout, get_feature_map, relative_kernel_attention, segment_recall_attention
-from scaleformer.ops.common.relative_positions import relative_scores
-from scaleformer.ops.kernel.paper import algorithm_1, algorithm_2, paper_attention
-from scaleformer.system.timing import alternate, peak_memory, saved_bytes
 
 CPU = torch.device("cpu")
 
