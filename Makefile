@@ -45,7 +45,7 @@ docs-check: install  ## Run the commands that the pages show, as far as the embe
 bench: install  ## Time attention, training and decoding beside their peers; writes docs/benchmarks.md
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -c constraints.txt $(JOEYNMT)
-	$(BIN)/scaleformer benchmark attention
+	$(BIN)/python -m scripts.bench_attention
 	TORCH_CPP_LOG_LEVEL=ERROR $(BIN)/scaleformer benchmark training
 	$(BIN)/scaleformer benchmark decoding
 	$(BIN)/python -m scripts.pages.benchmarks

@@ -1,27 +1,23 @@
 """The choice of `algorithm=auto` at each length, and the time of every algorithm that it could have chosen.
 
-    python -m scripts.algorithm_choice [repeats=3] [lengths=[16,128,1024]] [mechanisms=[segment-recall]] ...
+    python -m scripts.algorithm_choice [--repeats 3] [--lengths 16 128 1024] [--mechanisms segment-recall] ...
 
-Settings are those of `scaleformer benchmark attention`; segment-recall has the first of `segments`. Prints tables and
+Settings are those of `python -m scripts.bench_attention`; segment-recall has the first of `segments`. Prints tables and
 writes OUTPUT/attention_auto.json and OUTPUT/attention_auto.png.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
 
-from omegaconf import OmegaConf
 from rich.console import Console
 from torch import Tensor
 
 from scaleformer.benchmarks.tables import Result, Rows, distinct, markdown
-from scaleformer.cli.command import default_options
 from scaleformer.ops import choose_algorithm, relative_kernel_attention
 from scaleformer.report.style import label, legend_below, line_styles, panels, save
 from scaleformer.system.allocator import use_huge_pages
@@ -38,7 +34,7 @@ from scripts.bench_attention.cost import (
     recall,
     segment_numbers,
 )
-from scripts.bench_attention.options import ALL, KERNEL, PASSES, Options
+from scripts.bench_attention.options import ALL, KERNEL, PASSES, Options, parse
 from scripts.bench_attention.report import set_scales
 
 USUAL = {
@@ -162,8 +158,7 @@ def draw_choices(rows: Rows, path: Path, conditions: str) -> None:
 
 def main(given: Sequence[str] | None = None) -> None:
     """Measure, print and write."""
-    chosen: Any = OmegaConf.to_container(OmegaConf.from_dotlist(list(sys.argv[1:] if given is None else given)))
-    options: Options = default_options("benchmark attention", **{**USUAL, **chosen})
+    options = parse(given, "python -m scripts.algorithm_choice", __doc__, **USUAL)
     if not options.segments:
         raise ValueError("segments is []: it must have one")
     set_up_cpu(options.threads)

@@ -1,31 +1,26 @@
 """Time attention as a user of the library meets it: in a process that sets up nothing as the commands do.
 
-    python -m scripts.plain_attention [cases=[causal]] [lengths=[256,1024]] [threads=2] ...
+    python -m scripts.plain_attention [--cases causal] [--lengths 256 1024] [--threads 2] ...
 
-Settings, and the tables to compare with, are those of `scaleformer benchmark attention`.
+Settings, and the tables to compare with, are those of `python -m scripts.bench_attention`.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 import torch
-from omegaconf import OmegaConf
 
-from scaleformer.cli.command import default_options
 from scaleformer.system.errors import one_line_errors
 from scripts.bench_attention.cost import measure_costs
-from scripts.bench_attention.options import Options
+from scripts.bench_attention.options import parse
 from scripts.bench_attention.report import attention_tables
 
 
 def main(given: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    chosen: Any = OmegaConf.to_container(OmegaConf.from_dotlist(list(sys.argv[1:] if given is None else given)))
-    options: Options = default_options("benchmark attention", **chosen).with_defaults()
+    options = parse(given, "python -m scripts.plain_attention", __doc__).with_defaults()
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     rows = [

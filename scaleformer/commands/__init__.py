@@ -37,7 +37,6 @@ COMMANDS = {
     "average": "Average the weights of several checkpoints",
     "plot": "Draw the figures and the page of one or several runs",
     "attention-maps": "Save and draw where a model looks",
-    "benchmark attention": "Compare time and memory of attention with its peers",
     "benchmark training": "Compare training speed with other libraries",
     "benchmark decoding": "Compare decoding speed with other libraries",
 }

@@ -46,7 +46,7 @@ def provenance(
         except PackageNotFoundError:
             continue
     return {
-        "command": shlex.join(_typed or ["python", *sys.argv]),
+        "command": shlex.join(_typed or ["python", *sys.orig_argv[1:]]),
         "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "versions": versions,
         "device": describe_device(device),

@@ -1,12 +1,12 @@
 """Time the attention of this package against softmax attention, explicit scores and the paper's own algorithms.
 
-    scaleformer benchmark attention [lengths=[256,1024,4096]] [threads=2] [dtype=bfloat16] ...
-    scaleformer benchmark attention part=long       # growth of time and memory up to 128k tokens; some minutes
-    scaleformer benchmark attention part=terms      # [Scaleformer] Figures 4 and 5: its two terms alone
+    python -m scripts.bench_attention [--lengths 256 1024 4096] [--threads 2] [--dtype bfloat16] ...
+    python -m scripts.bench_attention --part long       # growth of time and memory up to 128k tokens; some minutes
+    python -m scripts.bench_attention --part terms      # [Scaleformer] Figures 4 and 5: its two terms alone
 
-The peer is torch's fused softmax attention, without relative positions. Up to `pair_limit` tokens each system
+The peer is torch's fused softmax attention, without relative positions. Up to `--pair-limit` tokens each system
 alternates with the peer alone (a call of a millisecond depends on what the call before left in the caches); beyond, all
-take turns, in one process. Times are medians of at least `repeats` calls after one warm-up, with memory kept by the C
+take turns, in one process. Times are medians of at least `--repeats` calls after one warm-up, with memory kept by the C
 library, as in training. Cross-attention has a source as long as the target, and no relative positions. Prints tables
 and writes OUTPUT/attention.json, or OUTPUT/attention_PART.json, with its figures.
 """
@@ -20,9 +20,12 @@ from typing import Any
 
 from rich.console import Console
 
+from scaleformer.system.allocator import use_huge_pages
+from scaleformer.system.cpu import set_up_cpu
+from scaleformer.system.errors import one_line_errors
 from scaleformer.system.provenance import device_in_words, provenance, write_result
 from scripts.bench_attention.cost import AttentionCost, measure_costs, slopes
-from scripts.bench_attention.options import SLOPE_FROM, Options
+from scripts.bench_attention.options import SLOPE_FROM, Options, parse
 from scripts.bench_attention.report import attention_tables, draw, long_tables
 
 
@@ -44,9 +47,10 @@ def compare(options: Options) -> Iterator[dict[str, Any]]:
                 }
 
 
-def main(options: Options, given: Sequence[str]) -> None:
+def main(given: Sequence[str] | None = None) -> None:
     """Measure, print and write."""
-    options = options.with_defaults()
+    options = parse(given, "python -m scripts.bench_attention", __doc__).with_defaults()
+    set_up_cpu(options.threads)
     conditions = provenance("cpu", options.seed)
     name = "attention" if options.part == "compare" else f"attention_{options.part}"
     output = Path(options.output)
@@ -61,3 +65,9 @@ def main(options: Options, given: Sequence[str]) -> None:
     if options.memory:
         draw(result["rows"], output / f"{name}-memory.png", words, "memory")
     print(f"{words}\n{output / name}.json and {name}.png")
+
+
+if __name__ == "__main__":
+    use_huge_pages()  # as commands do
+    with one_line_errors():
+        main()

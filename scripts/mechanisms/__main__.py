@@ -13,20 +13,20 @@ is quiet. Writes a report of the existing results, and a figure.
 
 from __future__ import annotations
 
-import argparse
 import json
 import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from scaleformer.system.allocator import bound_kernel_caches, use_huge_pages
 from scaleformer.system.errors import one_line_errors
 from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import from_mapping
+from scripts.arguments import Parser
 from scripts.mechanisms.report import write_comparison
 from scripts.mechanisms.stages import STAGES, Options, choices, folder_of, is_done, work_of
 from scripts.quality.programs import Failed
@@ -35,20 +35,9 @@ from scripts.quality.programs import Failed
 FREE = ("mechanisms", "stages", "output", "report")
 
 
-class Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """The text of the module as it is, and the defaults."""
-
-
-class Parser(argparse.ArgumentParser):
-    """Wrong arguments end in one line, without the usage."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ValueError(f"{message} ({self.prog} --help lists all options)")
-
-
 def parse(given: Sequence[str] | None) -> Options:
     """The settings. Raises ValueError for unknown ones, and for values of a wrong type or out of bounds."""
-    parser = Parser("python -m scripts.mechanisms", description=__doc__, formatter_class=Help, allow_abbrev=False)
+    parser = Parser("python -m scripts.mechanisms", __doc__)
     tokens: dict[str, Any] = {"nargs": "*", "type": int, "metavar": "TOKENS"}
     parser.add_argument("--mechanisms", nargs="+", metavar="NAME", help="choices of model/attention; None is all")
     parser.add_argument("--stages", nargs="*", default=STAGES, metavar="STAGE", help="those to run")

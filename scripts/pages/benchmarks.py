@@ -1,6 +1,7 @@
 """`python -m scripts.pages.benchmarks [FOLDER]` writes docs/benchmarks.md from the results of the benchmarks.
 
-FOLDER, by default runs/benchmarks, has what `scaleformer benchmark` wrote; its figures are copied next to the page.
+FOLDER, by default runs/benchmarks, has what `scaleformer benchmark`, `python -m scripts.bench_attention` and
+`python -m scripts.algorithm_choice` wrote; its figures are copied next to the page.
 """
 
 from __future__ import annotations

@@ -11,14 +11,6 @@ from matplotlib.figure import Figure
 
 from scaleformer.benchmarks.models_report import decoding_tables, draw_curves, training_tables
 from scaleformer.benchmarks.tables import markdown
-from scripts.bench_attention.report import attention_tables, draw, long_tables
-
-ATTENTION = {
-    "rows": [
-        {"case": "causal", "passes": "forward", "length": n, "system": s, "seconds": t, "ratio": r, "memory": None}
-        for n, s, t, r in [(256, "softmax", 0.001, 1.0), (256, "ours", 0.0005, 2.0), (512, "softmax", 0.004, 1.0)]
-    ]
-}
 
 
 def row(**changes: Any) -> dict[str, Any]:
@@ -32,35 +24,8 @@ def test_tables_are_aligned() -> None:
     )
 
 
-def test_attention() -> None:
-    (table,) = attention_tables(ATTENTION)
-    lines = cells(table)
-    assert lines[0][1:] == ["256", "512"]
-    assert lines[2:] == [["softmax", "1 (1.00)", "4 (1.00)"], ["ours", "0.5 (2.00)", ""]]
-
-
 def cells(table: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
-
-
-def test_attention_from_plain_python_and_its_memory() -> None:
-    more = [r | {"system": "segment-recall", "ratio": None} for r in ATTENTION["rows"][:1]]
-    _, memory = attention_tables({"rows": [r | {"memory": 3 * 2**19} for r in [*ATTENTION["rows"], *more]]})
-    assert cells(memory)[2:] == [
-        ["causal, forward, softmax", "1.5", "1.5"],
-        ["causal, forward, ours", "1.5", ""],
-        ["causal, forward, segment-recall", "1.5", ""],
-    ]
-
-
-def test_growth() -> None:
-    rows: list[dict[str, Any]] = [dict(r) for r in ATTENTION["rows"] if r["system"] == "softmax"]
-    for r in rows:
-        r["saved"] = 512.0 * r["length"]
-    key = "causal, forward, softmax"
-    table = long_tables({"rows": rows, "slope_from": 256, "slopes": {key: 2.0}, "memory_slopes": {}})[-1]
-    assert cells(table)[0][0] == "growth from 256 tokens on"
-    assert cells(table)[2:] == [[key, "2.000", "", "256.00"]]  # of the longer one
 
 
 def test_training() -> None:
@@ -90,18 +55,19 @@ def test_decoding() -> None:
     ]
 
 
-@pytest.mark.parametrize("module", ["models_report", "attention_report"])
-def test_every_line_of_a_figure_looks_different(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+def test_every_line_of_a_figure_looks_different(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figures: list[Figure] = []
-    monkeypatch.setattr(f"scaleformer.benchmarks.{module}.save", lambda figure, path, **_: figures.append(figure))
+    monkeypatch.setattr("scaleformer.benchmarks.models_report.save", lambda figure, path, **_: figures.append(figure))
     systems = [f"system {n}" for n in range(14)]
-    if module == "models_report":
-        case = {"batch": 1, "beams": 4, "ends": [8, 9], "seconds": [1, 2]}
-        draw_curves([{**case, "system": system} for system in systems], tmp_path)
-    else:
-        case = {"case": "causal", "passes": "forward", "seconds": 1.0, "length": 8}
-        draw([{**case, "system": system} for system in systems], tmp_path, "conditions")
-    (figure,) = figures
-    looks = {(line.get_color(), line.get_marker(), line.get_linestyle()) for line in figure.axes[0].lines}
-    assert len(looks) == len({color for color, _, _ in looks}) == len(systems)
+    case = {"batch": 1, "beams": 4, "ends": [8, 9], "seconds": [1, 2]}
+    draw_curves([{**case, "system": system} for system in systems], tmp_path)
+    assert looks(*figures) == len(systems)
+
+
+def looks(figure: Figure) -> int:
+    """How many lines of the first panel differ in color, marker and dashes; all have colors of their own."""
+    lines = figure.axes[0].lines
+    found = {(line.get_color(), line.get_marker(), line.get_linestyle()) for line in lines}
+    assert len(found) == len({color for color, _, _ in found}) == len(lines)
     pyplot.close(figure)
+    return len(found)

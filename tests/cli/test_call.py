@@ -48,7 +48,7 @@ def test_the_list_has_a_line_for_each_command(capsys: pytest.CaptureFixture[str]
     ("given", "line"),
     [
         (["tranlate"], "tranlate: no such command (did you mean translate?); there are train, translate, "),
-        (["benchmark", "atention"], "benchmark atention: no such command (did you mean benchmark attention?)"),
+        (["benchmark", "trainning"], "benchmark trainning: no such command (did you mean benchmark training?)"),
         (["benchmark"], "benchmark: no such command"),
         (["zzz"], "zzz: no such command; there are train"),
     ],
@@ -240,7 +240,7 @@ def test_a_missing_setting_is_reported(capsys, monkeypatch) -> None:
         (["translate", "--config-dir", "x", "-v", "input=a"], "-v: no such option: write v=VALUE: scaleformer transl"),
         (["translate", "RUN", "FILE"], "RUN: a setting is written KEY=VALUE: scaleformer translate checkpoint=RUN in"),
         (["train", "seed"], "seed: a setting is written KEY=VALUE: scaleformer train [KEY=VALUE ...]"),
-        (["benchmark", "attention", "fast"], "fast: a setting is written KEY=VALUE: scaleformer benchmark attention ["),
+        (["benchmark", "training", "fast"], "fast: a setting is written KEY=VALUE: scaleformer benchmark training ["),
         (["compare", "runs=[nowhere,there]"], "nowhere: no such run directory or file of translations"),
     ],
 )
@@ -277,8 +277,8 @@ def test_a_wrong_type_is_reported(capsys, monkeypatch) -> None:
 
 
 def test_the_defaults_of_a_command_with_changes() -> None:
-    options = default_options("benchmark attention", repeats=1, lengths=[8])
-    assert (options.repeats, options.lengths, options.part) == (1, (8,), "compare")
+    options = default_options("benchmark training", repeats=1, lengths=[8])
+    assert (options.repeats, options.lengths, options.batch_tokens) == (1, (8,), 2048)
 
 
 @pytest.mark.parametrize("command", ["average", "comet", "compare", "consistency", "score"])

@@ -45,39 +45,22 @@ def test_training(
 
 
 @pytest.mark.usefixtures("small_products")
-@pytest.mark.parametrize(
-    ("name", "measure", "written", "sizes"),
-    [
-        ("benchmark training", "measure_steps", "training.json", [*TINY, "precisions=[float32]", "batch_tokens=16"]),
-        (
-            "benchmark attention",
-            "measure_costs",
-            "attention.json",
-            ["heads=2", "width=4", "horizon=2", "cases=[causal]"],
-        ),
-    ],
-)
 def test_what_is_measured_stays_where_the_benchmark_is_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, measure: str, written: str, sizes: list[str]
+    training: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    benchmark, batches = Benchmark(name), list[tuple[object, ...]]()
-    whole = getattr(benchmark.module, measure)
+    whole = training.module.measure_steps
 
     def stopped(*arguments: object) -> object:
-        batches.append(arguments)
-        if measure == "measure_costs":
-            if len(batches) == 2:
-                raise KeyboardInterrupt
-            return whole(*arguments)
         return itertools.chain(itertools.islice(whole(*arguments), 1), map(interrupt, [0]))
 
     def interrupt(_: object) -> object:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(benchmark.module, measure, stopped)
+    monkeypatch.setattr(training.module, "measure_steps", stopped)
+    sizes = [*TINY, "precisions=[float32]", "batch_tokens=16", "lengths=[8,16]", "repeats=1", "seconds=0"]
     with pytest.raises(SystemExit):
-        benchmark.main([*sizes, "lengths=[8,16]", "repeats=1", "seconds=0", f"output={tmp_path}"])
-    rows = json.loads((tmp_path / written).read_text())["rows"]
+        training.main([*sizes, f"output={tmp_path}"])
+    rows = json.loads((tmp_path / "training.json").read_text())["rows"]
     assert rows
     assert {row["length"] for row in rows} == {8}
 

@@ -9,10 +9,11 @@ import pytest
 
 from scaleformer.benchmarks.models_report import draw_training
 from scripts.pages.benchmarks import write_page as write
-from tests.benchmarks.test_report import ATTENTION, row
+from tests.benchmarks.test_report import row
+from tests.scripts.bench_attention.test_report import ATTENTION
 
 CONDITIONS = {
-    "command": "scaleformer benchmark attention",
+    "command": "python -m scripts.bench_attention",
     "time": "2026-01-01T00:00:00+00:00",
     "device": {"type": "cpu", "name": "a processor", "threads": 2},
     "versions": {"python": "3.11", "torch": "2.13", "rich": "15"},
@@ -36,7 +37,7 @@ def test_the_page_shows_existing_results(tmp_path: Path) -> None:
         "## A training step",
         "JoeyNMT left out",
         "![A training step](benchmarks-training.png)",
-        "```text\nscaleformer benchmark attention\n",
+        "```text\npython -m scripts.bench_attention\n",
         "; a processor, threads 2; python 3.11, torch 2.13",
         "Settings: repeats 5\n```",
     ):

@@ -26,8 +26,8 @@ def test_tables() -> None:
 
 
 def test_what_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = ["heads=2", "width=4", "horizon=2", "repeats=1", "seconds=0", "threads=1", "lengths=[8,20]", "segments=[5]"]
-    main([*sizes, f"output={tmp_path}"])
+    sizes = "--heads 2 --width 4 --horizon 2 --repeats 1 --seconds 0 --threads 1 --lengths 8 20 --segments 5"
+    main([*sizes.split(), "--output", str(tmp_path)])
     result = json.loads((tmp_path / "attention_auto.json").read_text(encoding="utf-8"))
     assert (tmp_path / "attention_auto.png").stat().st_size > 10_000
     rows = result["rows"]
@@ -44,4 +44,4 @@ def test_what_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_a_segment_is_needed(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"segments is \[\]: it must have one"):
-        main(["segments=[]", f"output={tmp_path}"])
+        main(["--segments", "--output", str(tmp_path)])

@@ -8,8 +8,8 @@ from scripts.plain_attention import main
 
 
 def test_its_table(capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = ["heads=2", "width=4", "horizon=2", "repeats=1", "seconds=0", "segments=[3]"]
-    main([*sizes, "cases=[causal]", "lengths=[8,12]", "memory=false"])
+    sizes = "--heads 2 --width 4 --horizon 2 --repeats 1 --seconds 0 --segments 3 --lengths 8 12"
+    main([*sizes.split(), "--cases", "causal", "--no-memory"])
     forward, back = capsys.readouterr().out.split("\n\n")
     assert forward.startswith("| causal, forward: ms (softmax / this)")
     assert back.startswith("| causal, forward+backward: ms (softmax / this)")

@@ -32,6 +32,13 @@ def test_the_command_is_what_was_typed(monkeypatch, program):
     assert provenance()["command"] == "scaleformer benchmark decoding output=DIR 'systems=[a,b]'"
 
 
+def test_the_command_of_a_module_has_its_name(monkeypatch):
+    monkeypatch.setattr("scaleformer.system.provenance._typed", [])
+    monkeypatch.setattr(sys, "argv", ["/x/scripts/bench_attention/__main__.py", "--part", "long"])
+    monkeypatch.setattr(sys, "orig_argv", ["/y/python3", "-m", "scripts.bench_attention", "--part", "long"])
+    assert provenance()["command"] == "python -m scripts.bench_attention --part long"
+
+
 def test_a_result_can_be_read_back(tmp_path):
     path = write_result(tmp_path / "results" / "x.json", {"score": 0.1, "text": "año", "of": (1, 2)})
     assert json.loads(path.read_text(encoding="utf-8")) == {"score": 0.1, "text": "año", "of": [1, 2]}

@@ -3,40 +3,32 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from scaleformer.cli.command import default_options
-from scaleformer.system.timing import alternate, peak_memory, saved_bytes
+from scaleformer.system.errors import one_line_errors
+from scripts.bench_attention import __main__ as program
 from scripts.bench_attention import cost as attention
 from scripts.bench_attention.cost import beside_softmax
-from scripts.bench_attention.options import KERNEL, SOFTMAX
+from scripts.bench_attention.options import KERNEL, SOFTMAX, Options, parse
 from scripts.pages.benchmarks import write_page
-from tests.commands.calls import Benchmark
+
+TINY = "--heads 2 --width 4 --horizon 2 --repeats 1 --seconds 0 --threads 1"
 
 
-@pytest.fixture(scope="module")
-def script() -> Benchmark:
-    return Benchmark("benchmark attention")
-
-
-def test_functions_take_turns() -> None:
-    calls: list[str] = []
-    functions = {name: (lambda name=name: calls.append(name)) for name in "ab"}
-    times = alternate(functions, repeats=3, seconds=0.0)
-    assert calls == ["a", "b"] * 4  # one to warm up
-    assert times.keys() == {"a", "b"}
-    assert all(seconds >= 0 for seconds in times.values())
+def read(arguments: str) -> Options:
+    return parse(shlex.split(arguments), "program")
 
 
 def test_short_calls_alternate_with_softmax_only() -> None:
     calls: list[str] = []
     names = [SOFTMAX, KERNEL, "other"]
     functions = {name: (lambda name=name: calls.append(name)) for name in names}
-    options = default_options("benchmark attention", repeats=1, seconds=0.0, pair_limit=64)
+    options = read("--repeats 1 --seconds 0 --pair-limit 64")
     assert list(beside_softmax(functions, 64, options)) == names
     assert calls == 2 * [SOFTMAX, KERNEL] + 2 * [SOFTMAX, "other"]
     calls.clear()
@@ -45,27 +37,8 @@ def test_short_calls_alternate_with_softmax_only() -> None:
     assert beside_softmax({KERNEL: functions[KERNEL]}, 64, options)[KERNEL][1] is None
 
 
-def test_peak_memory_counts_what_is_held_at_once() -> None:
-    def function() -> torch.Tensor:
-        first = torch.zeros(1000) + torch.zeros(1000)  # three vectors at one time
-        return first.sum()
-
-    assert 3 * 4000 <= peak_memory(function, torch.device("cpu")) < 4 * 4000
-
-
-def test_saved_bytes_counts_each_storage_once() -> None:
-    x = torch.zeros(100, requires_grad=True)
-    y = torch.zeros(100)
-    assert saved_bytes(lambda: x * y) == 400  # y alone: it has no gradient itself
-    assert saved_bytes(lambda: (x * x).exp()) == 800  # x, and the exponential
-    assert saved_bytes(lambda: y * y) == 0
-
-
-TINY = ["heads=2", "width=4", "horizon=2", "repeats=1", "seconds=0", "threads=1"]
-
-
-def run(script: Benchmark, folder: Path, *arguments: str) -> dict[str, Any]:
-    script.main([*TINY, *arguments, f"output={folder}"])
+def run(folder: Path, arguments: str) -> dict[str, Any]:
+    program.main([*shlex.split(f"{TINY} {arguments}"), "--output", str(folder)])
     (written,) = folder.glob("*.json")
     result: dict[str, Any] = json.loads(written.read_text())
     assert {"command", "versions", "device", "seed", "settings", "rows"} <= result.keys()
@@ -74,8 +47,8 @@ def run(script: Benchmark, folder: Path, *arguments: str) -> dict[str, Any]:
     return result
 
 
-def test_the_command(script: Benchmark, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    result = run(script, tmp_path, *["lengths=[8,40]", "segments=[3]", "paper_limit=8", "cross_limit=8"])
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = run(tmp_path, "--lengths 8 40 --segments 3 --paper-limit 8 --cross-limit 8")
     assert result["settings"]["lengths"] == [8, 40]
     systems = [row["system"] for row in result["rows"] if row["length"] == 40 and row["passes"] == "forward"]
     recall = "segment-recall, 3 tokens each"
@@ -96,9 +69,9 @@ def test_the_command(script: Benchmark, tmp_path: Path, capsys: pytest.CaptureFi
     assert "![Attention alone](page-attention-memory.png)" in page
 
 
-def test_long_documents(script: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "SLOPE_FROM", 16)
-    result = run(script, tmp_path, *["part=long", "lengths=[16,32,64]", "segments=[4]", "softmax_limit=16"])
+    result = run(tmp_path, "--part long --lengths 16 32 64 --segments 4 --softmax-limit 16")
     systems = {row["system"] for row in result["rows"] if row["length"] == 64}
     assert systems == {"scaleformer", "segment-recall, 4 tokens each"}
     assert set(result["slopes"]) == {
@@ -117,9 +90,8 @@ def test_long_documents(script: Benchmark, tmp_path: Path, monkeypatch: pytest.M
         ("segment-recall", {"segment-recall, 3 tokens each"}),
     ],
 )
-def test_chosen_mechanisms_only(script: Benchmark, tmp_path: Path, chosen: str, measured: set[str]) -> None:
-    sizes = ["part=long", "lengths=[16]", "segments=[3]", "memory=false"]
-    result = run(script, tmp_path, *sizes, f"mechanisms=[{chosen}]")
+def test_chosen_mechanisms_only(tmp_path: Path, chosen: str, measured: set[str]) -> None:
+    result = run(tmp_path, f"--part long --lengths 16 --segments 3 --no-memory --mechanisms {chosen}")
     assert {row["system"] for row in result["rows"]} == {SOFTMAX, "scaleformer"} | measured
 
 
@@ -133,8 +105,8 @@ def test_slopes() -> None:
     assert attention.slopes(rows[:2]) == {}
 
 
-def test_only_terms_are_measured(script: Benchmark, tmp_path: Path) -> None:
-    result = run(script, tmp_path, "part=terms", "lengths=[8,12]", "memory=false")
+def test_only_terms_are_measured(tmp_path: Path) -> None:
+    result = run(tmp_path, "--part terms --lengths 8 12 --no-memory")
     systems = ["scaleformer", "all scores", "the paper's algorithms"]
     assert [row["system"] for row in result["rows"] if row["length"] == 12] == 3 * 2 * systems
     assert all(row["ratio"] is None and row["memory"] is None for row in result["rows"])
@@ -142,7 +114,7 @@ def test_only_terms_are_measured(script: Benchmark, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", ["relative term", "kernel term", "kernel term, causal"])
 def test_terms_agree_except_for_the_denominator(case: str) -> None:
-    options = default_options("benchmark attention", heads=2, width=4, horizon=2, segments=[])
+    options = read("--heads 2 --width 4 --horizon 2 --segments")
     systems, (_, _, v, *_) = attention.make_systems(options, 9, case)
     ours, of_all, paper = (system() for system in systems.values())
     torch.testing.assert_close(paper, of_all)
@@ -151,27 +123,51 @@ def test_terms_agree_except_for_the_denominator(case: str) -> None:
     torch.testing.assert_close(ours, of_all / systems["all scores"]())
 
 
+def test_what_is_measured_stays_where_the_benchmark_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def stopped(options: Options, length: int, case: str) -> list[attention.AttentionCost]:
+        calls.append(length)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return attention.measure_costs(options, length, case)
+
+    monkeypatch.setattr(program, "measure_costs", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        program.main([*shlex.split(f"{TINY} --cases causal --lengths 8 16"), "--output", str(tmp_path)])
+    rows = json.loads((tmp_path / "attention.json").read_text())["rows"]
+    assert {row["length"] for row in rows} == {8}
+
+
 @pytest.mark.parametrize(
-    ("argument", "message"),
+    ("arguments", "message"),
     [
-        ("colour=red", "colour"),
-        ("lengths=[]", "lengths is []: it must be a nonempty list of int of at least 1"),
-        ("part=whole", "part is 'whole': it must be one of compare, terms, long"),
+        ("--colour red", "unrecognized arguments: --colour red (python -m scripts.bench_attention --help lists all"),
+        ("part=long", "unrecognized arguments: part=long"),
+        ("--lengths", "lengths is []: it must be a nonempty list of int of at least 1"),
+        ("--part whole", "part is 'whole': it must be one of compare, terms, long"),
         (
-            "cases=[sideways]",
-            "cases is ['sideways']: it must be a nonempty list of one of causal, bidirectional, cross",
+            "--cases sideways",
+            "cases is ['sideways']: it must be a nonempty list of one of causal, bidirectional",
         ),
         (
-            "mechanisms=[softmax]",
-            "mechanisms is ['softmax']: it must be a nonempty list of one of scaleformer, segment",
+            "--mechanisms softmax",
+            "mechanisms is ['softmax']: it must be a nonempty list of one of scaleformer",
         ),
-        ("cases=[]", "cases is []: it must be a nonempty list of one of causal"),
-        ("repeats=many", "repeats is 'many': it must be an int"),
-        ("threads=0", "threads is 0: it must be an int of at least 1 or null"),
-        ("dtype=wide", "dtype is 'wide': it must be the name of a torch type"),
+        ("--cases", "cases is []: it must be a nonempty list of one of causal"),
+        ("--repeats many", "argument --repeats: invalid int value: 'many'"),
+        ("--threads 0", "threads is 0: it must be an int of at least 1 or null"),
+        ("--segments 25 0", "segments is [25, 0]: it must be a list of int of at least 1"),
+        ("--dtype wide", "dtype is 'wide': it must be the name of a torch type"),
     ],
 )
-def test_wrong_options(script: Benchmark, argument: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        script.main([argument])
-    assert message in capsys.readouterr().err
+def test_wrong_options_are_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended, one_line_errors():
+        program.main(shlex.split(arguments))
+    out, error = capsys.readouterr()
+    assert (ended.value.code, out, error.count("\n")) == (1, "", 1)
+    assert error.startswith(f"error: {message}")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,32 @@
+"""Functions that take turns, and the memory of a call."""
+
+from __future__ import annotations
+
+import torch
+
+from scaleformer.system.timing import alternate, peak_memory, saved_bytes
+
+
+def test_functions_take_turns() -> None:
+    calls: list[str] = []
+    functions = {name: (lambda name=name: calls.append(name)) for name in "ab"}
+    times = alternate(functions, repeats=3, seconds=0.0)
+    assert calls == ["a", "b"] * 4  # one to warm up
+    assert times.keys() == {"a", "b"}
+    assert all(seconds >= 0 for seconds in times.values())
+
+
+def test_peak_memory_counts_what_is_held_at_once() -> None:
+    def function() -> torch.Tensor:
+        first = torch.zeros(1000) + torch.zeros(1000)  # three vectors at one time
+        return first.sum()
+
+    assert 3 * 4000 <= peak_memory(function, torch.device("cpu")) < 4 * 4000
+
+
+def test_saved_bytes_counts_each_storage_once() -> None:
+    x = torch.zeros(100, requires_grad=True)
+    y = torch.zeros(100)
+    assert saved_bytes(lambda: x * y) == 400  # y alone: it has no gradient itself
+    assert saved_bytes(lambda: (x * x).exp()) == 800  # x, and the exponential
+    assert saved_bytes(lambda: y * y) == 0
