@@ -40,7 +40,7 @@ class Held:
         translator.translate_documents = self  # type: ignore[method-assign,assignment]
 
     def __call__(self, request, listener):
-        self.names.append(request.names)
+        self.names.append(list(request.names))
         self.here.set()
         assert self.go.wait(120)
         return self._translate(request, listener)
