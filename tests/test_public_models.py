@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.commands.calls import run_command
 from tests.public_models import lines, make
 
 PAGE = Path(__file__).parents[1] / "docs" / "public-models.md"
@@ -26,7 +24,10 @@ SMALL = {
 }
 
 
-def test_every_command_of_the_page_runs(tmp_path: Path) -> None:
+def test_every_command_of_the_page_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     make(tmp_path / "opus-mt-en-es", "marian")
     make(tmp_path / "nllb-200", "nllb")
     source, target = lines(60)
@@ -37,14 +38,8 @@ def test_every_command_of_the_page_runs(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text(f"# {source[0]}\n\n{source[1]} See `x = 1`.\n")
     assert [name for _, name in COMMANDS][:5] == ["translate", "translate", "evaluate", "train", "translate"]
     for command, name in COMMANDS:
-        done = subprocess.run(
-            [sys.executable, "-m", "scaleformer", *shlex.split(command)[1:], *SMALL.get(name, [])],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(PAGE.parents[1])},
-        )
-        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        code, _, err = run_command(monkeypatch, capsys, name, *shlex.split(command)[2:], *SMALL.get(name, []))
+        assert code == 0, f"{command}\n{err}"
     for name in ("page.es.md", "page.fr.md", "page.new.md"):
         assert "`x = 1`" in (tmp_path / name).read_text()
     assert (tmp_path / "runs/adapted/checkpoints/best.ckpt").is_file()
