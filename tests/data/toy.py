@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from scaleformer.data.config import DataConfig
+from scaleformer.data.cutting import Cutting
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.data.synthetic.corpus import SyntheticConfig
@@ -16,6 +17,12 @@ from scaleformer.data.tokenizer import TokenizerConfig
 from scaleformer.vocabulary import SEP
 
 SYNTHETIC = SyntheticConfig(train=40, valid=6, test=5)
+CUTTINGS = {
+    "longest": Cutting(50),
+    "multi-resolution": Cutting(50, multi_resolution=True),
+    "joined": Cutting(50, join_segments=(2, 5)),
+    "many over-long": Cutting(10, multi_resolution=True),
+}
 
 
 def encoded(lengths: list[list[tuple[int, int]]]) -> EncodedCorpus:
@@ -52,3 +59,7 @@ def module(cache: Path, tokenizer: dict[str, Any] | None = None, **options: Any)
     """Of the embedded corpus, small, with these settings changed."""
     settings = {"cache_dir": str(cache), "max_tokens": 60, "batch_tokens": 600, "synthetic": SYNTHETIC, **options}
     return DocumentDataModule(DataConfig(**settings), TokenizerConfig(**{"vocab_size": 450, **(tokenizer or {})}))
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
