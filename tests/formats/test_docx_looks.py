@@ -6,13 +6,7 @@ import pytest
 
 from scaleformer.formats.docx import DocxFile
 from tests.formats.fake import shown, translate
-from tests.formats.word import (
-    box,
-    document,
-    inside,
-    p,
-    r,
-)
+from tests.formats.word import box, document, inside, p, r
 
 
 @pytest.mark.parametrize(
