@@ -1,4 +1,4 @@
-"""A server in a thread of this process, and helpers for requests."""
+"""A server in a thread of this process, and helpers for requests and for its page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
@@ -17,6 +17,10 @@ from scaleformer.server.service import Limits, Service
 from scaleformer.server.sources import Splitting
 from scaleformer.translation.translator import Translator
 
+if TYPE_CHECKING:
+    from playwright import sync_api
+
+TEXT = "the cat sees\nit runs\n<b>a dog</b>\n"
 TEXTS = [["the cat sees", "it runs"], ["a dog"], ["a house", "a tree", "a cat"]]
 
 
@@ -88,3 +92,9 @@ def markdown(folder: Path) -> Path:
     path = folder / "page.md"
     path.write_text("# the cat\n\nit *runs* by `x()`\n\n- a dog\n- a house\n", encoding="utf-8")
     return path
+
+
+def translated(page: sync_api.Page) -> list[str]:
+    """The target segments, once all have arrived."""
+    page.get_by_role("link", name="Download").wait_for()
+    return page.locator("button.target").all_inner_texts()

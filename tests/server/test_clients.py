@@ -22,12 +22,6 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     return found
 
 
-@pytest.fixture(scope="module")
-def server(translator: Translator):
-    with running(translator) as found:
-        yield found
-
-
 def expected(translator: Translator, *segments: str) -> list[str]:
     return translator.translate([segments])[0]
 

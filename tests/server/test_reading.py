@@ -11,22 +11,15 @@ import time
 from functools import partial
 from pathlib import Path
 
-import pytest
 from fastapi import HTTPException
 
 from scaleformer.server import service as module
 from scaleformer.server.service import SMALL, Service
 from scaleformer.translation.translator import Translator
-from tests.runs import make_run
 from tests.server.running import documents, markdown, running
 from tests.server.test_limits import until
 
 LARGE = SMALL + 1
-
-
-@pytest.fixture(scope="module")
-def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
-    return Translator.load(make_run(tmp_path_factory.mktemp("reading") / "run"), "cpu")
 
 
 def test_the_process_starts_without_torch() -> None:

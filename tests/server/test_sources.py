@@ -14,18 +14,11 @@ from scaleformer.server.requests import Options
 from scaleformer.server.sources import Splitting, clean_name, open_upload, target_name
 from scaleformer.server.worker import Settings
 from scaleformer.system.errors import DataError
-from scaleformer.translation.translator import Translator
 from scripts.soak_server import ENTITIES, bomb
 from tests.books import book
 from tests.formats.word import packed
-from tests.runs import make_run
 
 AUTO = Splitting("auto", None)
-
-
-@pytest.fixture(scope="module")
-def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
-    return Translator.load(make_run(tmp_path_factory.mktemp("sources") / "run"), "cpu")
 
 
 async def read(proses: Sequence[Prose]) -> list[Read]:
