@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import os
 import re
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,22 +13,10 @@ from scaleformer.translation.files import translating
 from scaleformer.translation.translations import DocumentHypothesis, Translation
 from scaleformer.translation.translator import Translator
 from tests.books import book
-from tests.commands.calls import error_line, run_command
+from tests.commands.calls import error_line
 from tests.formats.pages import page, structure
-from tests.runs import make_run
 
 PAGE = "<p>the <b>cat</b> sees <code>it()</code></p>\n"
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("files") / "run")
-
-
-@pytest.fixture
-def translate(run, monkeypatch, capsys):
-    """The script in this process: exit code, stdout, stderr."""
-    return partial(run_command, monkeypatch, capsys, "translate", f"checkpoint={run}", "source_language=en")
 
 
 @pytest.fixture
@@ -64,19 +51,19 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_tree_through_an_identity_is_the_same_bytes(identity, translate, tmp_path):
+def test_a_tree_through_an_identity_is_the_same_bytes(identity, translate_files, tmp_path):
     source = tree(tmp_path / "en")
-    code, out, err = translate(f"input={source}", f"output={tmp_path / 'es'}")
+    code, out, err = translate_files(f"input={source}", f"output={tmp_path / 'es'}")
     assert (code, out) == (0, "")
     wanted = {name: content for name, content in files(source).items() if not name.endswith((".png", ".hidden.md"))}
     assert files(tmp_path / "es") == wanted
     assert "34 files" in err
 
 
-def test_a_tree_through_a_model_keeps_its_structure(translate, tmp_path):
+def test_a_tree_through_a_model_keeps_its_structure(translate_files, tmp_path):
     """Every code span, address and placeholder once; the same headings, lists, cells and links."""
     source = tree(tmp_path / "en", pages=3)
-    code, _, err = translate(f"input={source}", f"output={tmp_path / 'es'}")
+    code, _, err = translate_files(f"input={source}", f"output={tmp_path / 'es'}")
     assert code == 0, err
     changed = 0
     for number in range(3):
@@ -100,21 +87,23 @@ def test_a_tree_through_a_model_keeps_its_structure(translate, tmp_path):
     assert re.search(r"<b>[^<>]+</b>", index)
 
 
-def test_files_by_pattern_and_into_a_folder(identity, translate, tmp_path):
+def test_files_by_pattern_and_into_a_folder(identity, translate_files, tmp_path):
     (tmp_path / "a.md").write_text("# The cat")
     (tmp_path / "b.txt").write_text("The cat sees. It runs.\n")
-    code, _, err = translate(f"input=[{tmp_path}/a.md,{tmp_path}/b.txt]", f"output={tmp_path}/out", "split=sentence")
+    code, _, err = translate_files(
+        f"input=[{tmp_path}/a.md,{tmp_path}/b.txt]", f"output={tmp_path}/out", "split=sentence"
+    )
     assert code == 0, err
     assert files(tmp_path / "out") == {"a.md": b"# The cat", "b.txt": b"The cat sees. It runs.\n"}
-    assert translate(f"input={tmp_path}/a.md", f"output={tmp_path}/a.es.md")[0] == 0
+    assert translate_files(f"input={tmp_path}/a.md", f"output={tmp_path}/a.es.md")[0] == 0
     assert (tmp_path / "a.es.md").read_text() == "# The cat"
 
 
-def test_omitted_and_misplaced_parts_are_reported(translate, tmp_path, caplog):
+def test_omitted_and_misplaced_parts_are_reported(translate_files, tmp_path, caplog):
     (tmp_path / "en").mkdir()
     (tmp_path / "en" / "a.md").write_text("the `cat` sees *it* and\n")
     (tmp_path / "en" / "b.pdf").write_bytes(b"%PDF-1.7")
-    code, _, err = translate(f"input={tmp_path / 'en'}", f"output={tmp_path / 'es'}")
+    code, _, err = translate_files(f"input={tmp_path / 'en'}", f"output={tmp_path / 'es'}")
     assert code == 0, err
     assert "1 of other formats skipped: 1 .pdf" in caplog.text
     assert "trained without data.mask_spans" in caplog.text
@@ -140,7 +129,7 @@ def test_omitted_and_misplaced_parts_are_reported(translate, tmp_path, caplog):
         (["input=en", "output=out", "source_language=null"], "set source_language=en, or split=paragraph"),
     ],
 )
-def test_errors_are_one_line(translate, tmp_path, monkeypatch, arguments, message):
+def test_errors_are_one_line(translate_files, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     for folder in ("en/sub", "empty", "pictures", "bad"):
         Path(folder).mkdir(parents=True)
@@ -150,18 +139,18 @@ def test_errors_are_one_line(translate, tmp_path, monkeypatch, arguments, messag
     Path("bad/a.md").write_bytes(b"caf\xe9")
     Path("packed.md.gz").write_bytes(gzip.compress(b"# The cat"))
     before = files(tmp_path)
-    assert message in error_line(translate(*arguments))
+    assert message in error_line(translate_files(*arguments))
     assert files(tmp_path) == before
 
 
-def test_a_bad_file_does_not_stop_the_others(identity, translate, tmp_path, caplog):
+def test_a_bad_file_does_not_stop_the_others(identity, translate_files, tmp_path, caplog):
     source, output = tmp_path / "en", tmp_path / "es"
     source.mkdir()
     (source / "a.md").write_text("# The cat")
     (source / "b.srt").write_text("1\nThe cat sees.\n")
     (source / "c.md").write_bytes(b"caf\xe9")
     (source / "package.json").write_text('{"name": "cat"}')
-    code, _, err = translate(f"input={source}", f"output={output}")
+    code, _, err = translate_files(f"input={source}", f"output={output}")
     assert code == 1
     assert f"error: 2 of 3 files were not translated, for the reasons above: {source}/b.srt, {source}/c.md" in err
     assert "b.srt:2: 'The cat sees.': wanted times" in caplog.text
@@ -171,37 +160,37 @@ def test_a_bad_file_does_not_stop_the_others(identity, translate, tmp_path, capl
     assert not list(tmp_path.glob("*.part"))
     (source / "c.md").write_text("It runs.")
     (source / "b.srt").unlink()
-    assert translate(f"input={source}", f"output={output}")[0] == 0
+    assert translate_files(f"input={source}", f"output={output}")[0] == 0
     assert files(output) == {"a.md": b"# The cat", "c.md": b"It runs."}
 
 
-def test_finished_files_are_kept(identity, translate, tmp_path, caplog):
+def test_finished_files_are_kept(identity, translate_files, tmp_path, caplog):
     source = tree(tmp_path / "en", pages=2)
-    first = translate(f"input={source}", f"output={tmp_path / 'es'}")
+    first = translate_files(f"input={source}", f"output={tmp_path / 'es'}")
     assert first[0] == 0, first[2]
     (tmp_path / "es" / "notes.txt").write_text("corregido\n")
     (tmp_path / "es" / "index.html").unlink()
     caplog.clear()
-    code, _, err = translate(f"input={source}", f"output={tmp_path / 'es'}")
+    code, _, err = translate_files(f"input={source}", f"output={tmp_path / 'es'}")
     assert code == 0, err
     assert "5 translations exist and are kept: overwrite=true replaces them" in caplog.text
     assert "1 file, " in err
     assert (tmp_path / "es" / "notes.txt").read_text() == "corregido\n"
     assert (tmp_path / "es" / "index.html").read_text() == PAGE
-    assert translate(f"input={source}", f"output={tmp_path / 'es'}", "overwrite=true")[0] == 0
+    assert translate_files(f"input={source}", f"output={tmp_path / 'es'}", "overwrite=true")[0] == 0
     assert (tmp_path / "es" / "notes.txt").read_text() == (source / "notes.txt").read_text()
     for name in ("page0.md", "notes.txt"):
         place = next(source.rglob(name))
         output = tmp_path / f"out-{name}"
         output.write_text("corregido\n")
-        result = translate(f"input={place}", f"output={output}")
+        result = translate_files(f"input={place}", f"output={output}")
         assert f"{output}: exists and may have been corrected: overwrite=true replaces it" in error_line(result)
         assert output.read_text() == "corregido\n"
-        assert translate(f"input={place}", f"output={output}", "overwrite=true")[0] == 0
+        assert translate_files(f"input={place}", f"output={output}", "overwrite=true")[0] == 0
         assert output.read_bytes() == place.read_bytes()
 
 
-def test_a_call_that_was_broken_off_while_it_wrote_goes_on(identity, translate, tmp_path, monkeypatch):
+def test_a_call_that_was_broken_off_while_it_wrote_goes_on(identity, translate_files, tmp_path, monkeypatch):
     """Its own files are in the way as any, but the documents in the .part are not translated again."""
     source, output = tmp_path / "en", tmp_path / "es"
     source.mkdir()
@@ -219,10 +208,10 @@ def test_a_call_that_was_broken_off_while_it_wrote_goes_on(identity, translate, 
 
     with monkeypatch.context() as patch:
         patch.setattr(translating, "replaced", broken)
-        assert translate(f"input={source}", f"output={output}")[0] == 130
+        assert translate_files(f"input={source}", f"output={output}")[0] == 130
     assert sorted(files(output)) == ["a.md", "b.md"]
     (output / "b.md").write_text("# corregido")
-    code, _, err = translate(f"input={source}", f"output={output}")
+    code, _, err = translate_files(f"input={source}", f"output={output}")
     assert code == 0, err
     assert "resuming: 3 of 3 documents" in err
     wanted = {"a.md": b"# El gato", "b.md": b"# corregido", "c.md": b"# The cat c", "d.md": b"# The cat d"}
@@ -231,14 +220,14 @@ def test_a_call_that_was_broken_off_while_it_wrote_goes_on(identity, translate, 
 
 
 @pytest.mark.parametrize("several", [False, True])
-def test_plain_text_keeps_all_but_its_prose(translate, tmp_path, several):
+def test_plain_text_keeps_all_but_its_prose(translate_files, tmp_path, several):
     content = "\ufeff  the cat sees https://a.org/b in v1.2.3\r\n\r\n\t42\r\n  it runs".encode()
     (tmp_path / "a.txt").write_bytes(content)
     (tmp_path / "b.txt").write_bytes(b"")
     given = f"[{tmp_path}/a.txt,{tmp_path}/b.txt]" if several else tmp_path / "a.txt"
     output = tmp_path / "out" / ("" if several else "a.txt")
     (tmp_path / "out").mkdir()
-    assert translate(f"input={given}", f"output={output}", "source_language=null")[0] == 0
+    assert translate_files(f"input={given}", f"output={output}", "source_language=null")[0] == 0
     found = (tmp_path / "out" / "a.txt").read_bytes().decode()
     assert re.fullmatch(r"\ufeff  \S[^\r\n]*\r\n\r\n\t42\r\n  \S[^\r\n]*", found)
     assert found.count("https://a.org/b") == found.count("v1.2.3") == 1
@@ -254,12 +243,12 @@ def test_plain_text_keeps_all_but_its_prose(translate, tmp_path, several):
         ("a.xyz", b"a = b\n", "a file of unknown format (.xyz) cannot be translated: if each line is text, name it"),
     ],
 )
-def test_what_is_not_read_is_refused_alike(identity, translate, tmp_path, caplog, name, content, message):
+def test_what_is_not_read_is_refused_alike(identity, translate_files, tmp_path, caplog, name, content, message):
     (tmp_path / name).write_bytes(content)
     (tmp_path / "a.md").write_text("# The cat")
-    assert message in error_line(translate(f"input={tmp_path / name}", f"output={tmp_path / 'b'}"))
-    assert translate(f"input=[{tmp_path / name},{tmp_path}/a.md]", f"output={tmp_path / 'out'}")[0] == 1
+    assert message in error_line(translate_files(f"input={tmp_path / name}", f"output={tmp_path / 'b'}"))
+    assert translate_files(f"input=[{tmp_path / name},{tmp_path}/a.md]", f"output={tmp_path / 'out'}")[0] == 1
     assert message in caplog.text
     assert files(tmp_path / "out") == {"a.md": b"# The cat"}
     if name.endswith(("xyz", "properties")):
-        assert translate(f"input={tmp_path / name}", f"output={tmp_path / 'b'}", "format=text")[0] == 0
+        assert translate_files(f"input={tmp_path / name}", f"output={tmp_path / 'b'}", "format=text")[0] == 0

@@ -3,24 +3,11 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.commands.calls import run_command
-from tests.runs import DOCUMENTS, make_run
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("translate") / "run")
-
-
-@pytest.fixture
-def translate(monkeypatch, capsys):
-    """The script in this process: exit code, stdout, stderr."""
-    return partial(run_command, monkeypatch, capsys, "translate")
+from tests.runs import DOCUMENTS
 
 
 def write(path: Path, records: list[dict]) -> Path:

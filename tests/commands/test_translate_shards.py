@@ -9,20 +9,14 @@ from pathlib import Path
 import pytest
 
 from scaleformer.translation.files.record import Record
-from tests.commands.calls import run_command
-from tests.runs import DOCUMENTS, make_run
+from tests.runs import DOCUMENTS
 
 MANY = [{**document, "id": f"{n}-{document['id']}"} for n in range(3) for document in DOCUMENTS]
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("shards") / "run")
-
-
 @pytest.fixture
-def translate(monkeypatch, capsys, run):
-    return partial(run_command, monkeypatch, capsys, "translate", f"checkpoint={run}", "threads=1")
+def translate(translate, run):
+    return partial(translate, f"checkpoint={run}", "threads=1")
 
 
 def lines(path: Path) -> list[dict]:

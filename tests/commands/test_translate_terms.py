@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import json
-from functools import partial
-from pathlib import Path
 
 import pytest
 
 from scaleformer.translation.translator import Translator
-from tests.commands.calls import run_command
-from tests.runs import DOCUMENTS, make_run, write_corpus
+from tests.runs import DOCUMENTS, write_corpus
 
 SOURCES = [document["source"] for document in DOCUMENTS]
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("terms") / "run")
-
-
-@pytest.fixture
-def translate(monkeypatch, capsys):
-    return partial(run_command, monkeypatch, capsys, "translate")
 
 
 def test_terms_of_a_file_and_of_documents_with_alignments(run, translate, tmp_path):

@@ -3,59 +3,26 @@
 from __future__ import annotations
 
 import json
-from functools import partial
-from pathlib import Path
 
 import pytest
 
 from scaleformer.translation.files import translating
-from scaleformer.translation.translations import DocumentHypothesis, Translation
 from scaleformer.translation.translator import Translator
-from tests.commands.calls import error_line, run_command
+from tests.commands.calls import error_line
 from tests.runs import make_run
 
 TEXT = "# The cat\n\nthe cat sees `it()` and runs. A *dog* sees it.\n\na house with a [tree](t.html)\n\nit runs\n"
 LONG = ("decoding.max_length_ratio=1", "decoding.loop_ngram_size=0")
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("update") / "run")
-
-
 @pytest.fixture
-def translate(run, monkeypatch, capsys):
-    """The script in this process: exit code, stdout, stderr."""
-    return partial(run_command, monkeypatch, capsys, "translate", f"checkpoint={run}", "source_language=en")
-
-
-@pytest.fixture
-def words(monkeypatch):
-    """A model that writes words in capitals, and fixed segments as they are; the documents that it translated."""
-    asked: list[list[str]] = []
-
-    def documents(self, request, listener, begun=()):
-        found = list(begun)
-        for n in range(len(begun), len(request.documents)):
-            asked.append(list(request.documents[n]))
-            fixed = request.forced[n].fixed
-            segments = tuple(fixed.get(i, text.upper()) for i, text in enumerate(request.documents[n]))
-            found.append(Translation((DocumentHypothesis(segments, 0.0, 0.0, True),), len(segments), 1))
-            listener.finished(found[-1])
-        return found
-
-    monkeypatch.setattr(Translator, "translate_documents", documents)
-    return asked
-
-
-@pytest.fixture
-def page(tmp_path, translate):
+def page(tmp_path, translate_files):
     """A page with its translation, and what the next calls begin with."""
     (tmp_path / "a.md").write_text(TEXT)
     both = f"input={tmp_path / 'a.md'}", f"output={tmp_path / 'b.md'}"
 
     def again(*settings: str, to: str = "b.md") -> str:
-        code, _, err = translate(both[0], f"output={tmp_path / to}", *settings)
+        code, _, err = translate_files(both[0], f"output={tmp_path / to}", *settings)
         assert code == 0, err
         return err
 
@@ -207,7 +174,7 @@ def test_a_correction_whose_source_is_edited_later_is_kept_beside(words, page, c
     assert "A BIG HOUSE" in output.read_text()
 
 
-def test_a_damaged_or_foreign_record_loses_nothing(words, page, caplog, translate):
+def test_a_damaged_or_foreign_record_loses_nothing(words, page, caplog, translate_files):
     source, output, again = page
     again()
     record = output.with_name("b.md.record")
@@ -218,11 +185,13 @@ def test_a_damaged_or_foreign_record_loses_nothing(words, page, caplog, translat
     for content in [b"", b"notes\n", b"\xff\x00", *(header + one for one in wrong)]:
         record.write_bytes(content)
         for settings in (both, (*both[:2], "overwrite=true")):
-            found = error_line(translate(*settings))
+            found = error_line(translate_files(*settings))
             assert f"{record}: damaged, or no record of this version of the program: move it away" in found
             assert (record.read_bytes(), output.read_text()) == (content, text)
     record.unlink()
-    assert "exists and may have been corrected, and no record tells: overwrite=true" in error_line(translate(*both))
+    assert "exists and may have been corrected, and no record tells: overwrite=true" in error_line(
+        translate_files(*both)
+    )
     again("overwrite=true")
     assert json.loads(record.read_bytes().splitlines()[1])[1]["written"] == json.loads(line)[1]["written"]
     output.unlink()
@@ -231,20 +200,20 @@ def test_a_damaged_or_foreign_record_loses_nothing(words, page, caplog, translat
     assert record.read_bytes() == whole
 
 
-def test_a_folder(words, tmp_path, translate, caplog):
+def test_a_folder(words, tmp_path, translate_files, caplog):
     source, output = tmp_path / "en", tmp_path / "es"
     source.mkdir()
     for name in "abc":
         (source / f"{name}.md").write_text(f"# page {name}\n\n{TEXT}")
     arguments = f"input={source}", f"output={output}"
-    assert translate(*arguments)[0] == 0
+    assert translate_files(*arguments)[0] == 0
     (source / "a.md").write_text("# page a\n\nthe tree\n")
     (source / "d.md").write_text("it is new\n")
     (output / "b.md").write_text((output / "b.md").read_text().replace("# PAGE B", "# PÁGINA B"))
     (output / "own.md").write_text("of a person")
     (source / "own.md").write_text("text")
     words.clear()
-    code, _, err = translate(*arguments, "update=true")
+    code, _, err = translate_files(*arguments, "update=true")
     assert code == 0, err
     assert [document[0] for document in words] == ["page a", "page b", "it is new"]
     assert "update: of 14 segments 1 edited, 0 changed, 13 stay" in err
@@ -253,7 +222,7 @@ def test_a_folder(words, tmp_path, translate, caplog):
     assert (output / "b.md").read_text().startswith("# PÁGINA B\n\n# THE CAT")
     assert (output / "d.md").read_text() == "IT IS NEW\n"
     assert (output / "own.md").read_text() == "of a person"
-    assert translate(f"input={source / 'c.md'}", f"output={output}", "update=true")[0] == 0
+    assert translate_files(f"input={source / 'c.md'}", f"output={output}", "update=true")[0] == 0
     assert len((tmp_path / "es.record").read_text().splitlines()) == 5
 
 
@@ -273,102 +242,12 @@ def test_a_call_broken_off_as_it_wrote_takes_nothing_for_a_correction(words, pag
     assert not output.with_name("b.md.part").exists()
 
 
-def test_other_formats(words, tmp_path, translate, caplog):
-    files = {
-        "a.html": (b"<p>the <b>cat</b> sees</p><p>it runs</p>", b"SEES", b"VE"),
-        "a.srt": (b"1\n00:00:01,000 --> 00:00:02,000\nthe cat\n\n", b"CAT", b"GATO"),
-        "a.txt": (b"the cat\nit runs\n", b"RUNS", b"CORRE"),
-    }
-    for name, (content, text, correction) in files.items():
-        (tmp_path / name).write_bytes(content)
-        arguments = f"input={tmp_path / name}", f"output={tmp_path / ('es-' + name)}"
-        assert translate(*arguments)[0] == 0
-        output = tmp_path / f"es-{name}"
-        corrected = output.read_bytes().replace(text, correction)
-        output.write_bytes(corrected)
-        code, _, err = translate(*arguments, "update=true")
-        assert (code, "1 correction by hand kept" in err) == (0, True), name
-        assert output.read_bytes() == corrected
-
-
-PO = """msgid "the cat"
-msgstr "el gato"
-
-msgid "it runs"
-msgstr ""
-
-#, python-format
-msgid "a %(name)s sees %s"
-msgstr ""
-"""
-XLIFF = """<xliff version="1.2"><file source-language="en" target-language="es" original="a"><body>
-<trans-unit id="1"><source>the cat</source><target state="translated">el gato</target></trans-unit>
-<trans-unit id="2"><source>it runs</source></trans-unit>
-<trans-unit id="3"><source>a <x id="1"/> sees <x id="2"/></source></trans-unit>
-</body></file></xliff>
-"""
-LINES = '{"id": "a", "source": ["the cat", "it runs"]}\n{"id": "b", "source": ["a dog sees"]}\n'
-CATALOGUES = {
-    "a.po": (PO, 'msgid "a dog"\nmsgstr ""\n\n', [("IT RUNS", "corre"), ("A %(name)s SEES %s", "un %(name)s ve %s")]),
-    "a.xlf": (
-        XLIFF,
-        '<trans-unit id="9"><source>a dog</source></trans-unit>',
-        [("IT RUNS", "corre"), ('A <x id="1"/> SEES <x id="2"/>', 'un <x id="1"/> ve <x id="2"/>')],
-    ),
-    "a.jsonl": (LINES, '{"id": "c", "source": ["a dog"]}\n', [("IT RUNS", "corre"), ("A DOG SEES", "un perro ve")]),
-}
-
-
-@pytest.mark.parametrize("name", CATALOGUES)
-def test_corrections_beside_their_sources_are_told(words, tmp_path, translate, caplog, name):
-    text, added, corrections = CATALOGUES[name]
-    source, output = tmp_path / "en" / name, tmp_path / "es" / name
-    source.parent.mkdir()
-    source.write_text(text)
-    arguments = f"input={source.parent}", f"output={output.parent}"
-    assert translate(*arguments)[0] == 0
-    translated = corrected = output.read_text()
-    for before, after in corrections:
-        assert before in corrected
-        corrected = corrected.replace(before, after)
-    output.write_text(corrected)
-    code, _, err = translate(*arguments, "update=true")
-    assert (code, "update: 2 corrections by hand kept" in err) == (0, True), err
-    assert output.read_text() == corrected
-    place = {"a.po": 0, "a.xlf": text.find("<trans-unit"), "a.jsonl": len(text)}[name]
-    source.write_text(text[:place] + added + text[place:])
-    code, _, err = translate(*arguments, "update=true")
-    assert (code, "update: 2 corrections by hand kept" in err) == (0, True), err
-    found = output.read_text()
-    assert "A DOG" in found
-    assert all(after in found and before not in found for before, after in corrections)
-    assert translate(*arguments, "update=true", "edits=discard")[0] == 0
-    assert "2 corrections by hand are discarded" in caplog.text
-    assert all(before in output.read_text() for before, _ in corrections)
-    assert translated.strip().splitlines()[-1] in output.read_text()
-    assert not list(output.parent.glob("*.edited*"))
-
-
-def test_an_edited_file_that_cannot_be_read_stays(words, tmp_path, translate):
-    source, output = tmp_path / "a.po", tmp_path / "b.po"
-    source.write_text(PO)
-    arguments = f"input={source}", f"output={output}", "update=true"
-    assert translate(*arguments)[0] == 0
-    output.write_text("msgid el gato\n")
-    found = error_line(translate(*arguments))
-    assert "b.po:1:" in found
-    assert "edits=discard replaces this translation" in found
-    assert output.read_text() == "msgid el gato\n"
-    assert translate(*arguments, "edits=discard")[0] == 0
-    assert "IT RUNS" in output.read_text()
-
-
-def test_what_lies_beside_an_output_inside_the_input_is_not_counted(words, tmp_path, translate, caplog):
+def test_what_lies_beside_an_output_inside_the_input_is_not_counted(words, tmp_path, translate_files, caplog):
     (tmp_path / "a.md").write_text(TEXT)
     (tmp_path / "own.record").write_text("of a person")
     for _ in range(2):
         caplog.clear()
-        assert translate(f"input={tmp_path}", f"output={tmp_path / 'es'}", "overwrite=true")[0] == 0
+        assert translate_files(f"input={tmp_path}", f"output={tmp_path / 'es'}", "overwrite=true")[0] == 0
         assert "1 of other formats skipped: 1 .record" in caplog.text
         (tmp_path / "es" / "a.md.edited").write_text("text")
 
@@ -381,6 +260,8 @@ def test_what_lies_beside_an_output_inside_the_input_is_not_counted(words, tmp_p
         (["update=true", "edits=all"], "edits is 'all': it must be one of keep, discard"),
     ],
 )
-def test_settings_that_do_not_fit(translate, tmp_path, settings, message):
+def test_settings_that_do_not_fit(translate_files, tmp_path, settings, message):
     (tmp_path / "a.txt").write_text("the cat\n")
-    assert message in error_line(translate(f"input={tmp_path / 'a.txt'}", f"output={tmp_path / 'b.txt'}", *settings))
+    assert message in error_line(
+        translate_files(f"input={tmp_path / 'a.txt'}", f"output={tmp_path / 'b.txt'}", *settings)
+    )
