@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
 from omegaconf import OmegaConf
 
 from scaleformer.cli.command import default_options, module_of
@@ -55,3 +56,10 @@ def error_line(result: tuple[int, str, str]) -> str:
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     return err
+
+
+def refusal(capsys: Any, call: Callable[[], object]) -> str:
+    """The one-line error of a call from Python."""
+    with pytest.raises(SystemExit) as ended, one_line_errors():
+        call()
+    return error_line((int(str(ended.value.code)), *capsys.readouterr()))

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from scaleformer.system.errors import one_line_errors
 from scripts.bench_attention import __main__ as program
 from scripts.bench_attention import cost as attention
 from scripts.bench_attention.cost import beside_softmax
 from scripts.bench_attention.options import KERNEL, SOFTMAX, Options, parse
 from scripts.pages.benchmarks import write_page
+from tests.commands.calls import refusal
 
 TINY = "--heads 2 --width 4 --horizon 2 --repeats 1 --seconds 0 --threads 1"
 
@@ -165,9 +165,5 @@ def test_wrong_options_are_refused_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as ended, one_line_errors():
-        program.main(shlex.split(arguments))
-    out, error = capsys.readouterr()
-    assert (ended.value.code, out, error.count("\n")) == (1, "", 1)
-    assert error.startswith(f"error: {message}")
+    assert refusal(capsys, lambda: program.main(shlex.split(arguments))).startswith(f"error: {message}")
     assert list(tmp_path.iterdir()) == []
