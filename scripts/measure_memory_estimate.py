@@ -16,7 +16,8 @@ import torch
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import decode
 from scaleformer.decoding.state import pad
-from scaleformer.model.transformer import ModelConfig, Transformer
+from scaleformer.model.config import ModelConfig
+from scaleformer.model.transformer import Transformer
 from scaleformer.system.allocator import keep_freed_memory
 from scaleformer.system.measure import measured, shown_size
 from scaleformer.translation.batches import MemoryEstimate

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from scaleformer.batch import Batch
-from scaleformer.model.transformer import ModelConfig, Transformer
+from scaleformer.model.config import ModelConfig
+from scaleformer.model.transformer import Transformer
 
 PAD, BOS, EOS, SEP = 0, 2, 3, 4
 

@@ -11,7 +11,8 @@ import torch
 
 from scaleformer.checkpoints.model_file import FORMAT, make_package
 from scaleformer.data.tokenizer import Tokenizer
-from scaleformer.model.transformer import ModelConfig, Transformer
+from scaleformer.model.config import ModelConfig
+from scaleformer.model.transformer import Transformer
 from scaleformer.training.resume import record_overrides
 
 DOCUMENTS = [

@@ -13,7 +13,8 @@ from scaleformer.data.config import DataConfig
 from scaleformer.data.tokenizer import TokenizerConfig
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.evaluation.metrics import Metrics
-from scaleformer.model.transformer import ModelConfig, Transformer
+from scaleformer.model.config import ModelConfig
+from scaleformer.model.transformer import Transformer
 from scaleformer.system.schema import from_mapping
 from scaleformer.training.optimization import OptimizerConfig, ScheduleConfig
 from scaleformer.training.settings import CallbacksConfig, LoggerConfig

@@ -18,7 +18,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from scaleformer.batch import Batch
-from scaleformer.model.transformer import ModelConfig, Transformer
+from scaleformer.model.config import ModelConfig
+from scaleformer.model.transformer import Transformer
 from scaleformer.training.module import TranslationModule
 from scaleformer.training.optimization import OptimizerConfig, ScheduleConfig
 from tests.helpers import make_batch

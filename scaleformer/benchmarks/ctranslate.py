@@ -15,7 +15,8 @@ import torch
 
 from scaleformer.benchmarks.models import Sizes
 from scaleformer.checkpoints.other_formats import MOST, ctranslate2_spec
-from scaleformer.model.transformer import ModelConfig, Transformer
+from scaleformer.model.config import ModelConfig
+from scaleformer.model.transformer import Transformer
 from scaleformer.vocabulary import SEP, SPECIAL_PIECES, UNK
 
 CTRANSLATE2 = "CTranslate2"

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from scaleformer.batch import Batch
-from scaleformer.model.transformer import ModelConfig, Transformer
+from scaleformer.model.config import ModelConfig
+from scaleformer.model.transformer import Transformer
 from scaleformer.ops.loss.cross_entropy import linear_cross_entropy
 from scaleformer.vocabulary import BOS, EOS, SEP
 

@@ -24,7 +24,8 @@ from scaleformer.checkpoints.hub import fetch_model, is_hub_name
 from scaleformer.checkpoints.run_config import all_tagged
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.data.tokenizer_import import prefixes, tagged
-from scaleformer.model.transformer import ModelConfig, Transformer
+from scaleformer.model.config import ModelConfig
+from scaleformer.model.transformer import Transformer
 from scaleformer.system.schema import shown
 
 FORMAT = 1

@@ -13,7 +13,8 @@ from torch import Tensor
 from scaleformer.checkpoints.model_file import LoadedModel, load_model
 from scaleformer.data.tokenizer import TokenizerConfig
 from scaleformer.data.tokenizer_extension import Extension, extend, read_words
-from scaleformer.model.transformer import ModelConfig, Transformer
+from scaleformer.model.config import ModelConfig
+from scaleformer.model.transformer import Transformer
 from scaleformer.training.resume import is_free
 
 # Tokenizer settings that do not matter once the vocabulary is built.

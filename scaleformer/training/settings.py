@@ -14,7 +14,8 @@ from scaleformer.data.config import DataConfig
 from scaleformer.data.tokenizer import TokenizerConfig
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.evaluation.metrics import Metrics
-from scaleformer.model.transformer import ModelConfig, Transformer
+from scaleformer.model.config import ModelConfig
+from scaleformer.model.transformer import Transformer
 from scaleformer.system.schema import Natural, OneOf, Positive, Range, from_mapping, hints_of, shown
 from scaleformer.training.freezing import freeze
 from scaleformer.training.optimization import OptimizerConfig, ScheduleConfig

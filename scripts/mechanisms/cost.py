@@ -21,7 +21,8 @@ from torch import Tensor
 
 from scaleformer.batch import Batch
 from scaleformer.model.attention import MECHANISMS, build_attention
-from scaleformer.model.transformer import ModelConfig, Transformer
+from scaleformer.model.config import ModelConfig
+from scaleformer.model.transformer import Transformer
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.system.cpu import set_up_cpu
 from scaleformer.system.timing import peak_memory

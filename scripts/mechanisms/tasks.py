@@ -12,7 +12,8 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
 from scaleformer.batch import Batch
-from scaleformer.model.transformer import ModelConfig, Transformer
+from scaleformer.model.config import ModelConfig
+from scaleformer.model.transformer import Transformer
 
 TASKS = ("copy", "translation")
 WANTED = 0.99

@@ -16,7 +16,8 @@ from safetensors import SafetensorError
 
 from scaleformer.checkpoints.model_file import export_model, find_checkpoint, load_model, make_package
 from scaleformer.data.tokenizer import Tokenizer
-from scaleformer.model.transformer import ModelConfig, Transformer
+from scaleformer.model.config import ModelConfig
+from scaleformer.model.transformer import Transformer
 from tests.helpers import make_batch
 
 TEXTS = [f"the number {a} meets the letter {b}" for a in range(40) for b in "abcdefgh"]

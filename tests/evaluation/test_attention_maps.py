@@ -10,7 +10,8 @@ import torch
 
 from scaleformer.evaluation.attention_maps import attention_maps, read_maps, write_maps
 from scaleformer.model.attention import MECHANISMS, SITES
-from scaleformer.model.transformer import ModelConfig, Transformer
+from scaleformer.model.config import ModelConfig
+from scaleformer.model.transformer import Transformer
 from scaleformer.translation.translator import Translator
 from tests.runs import make_run, tokenizer
 

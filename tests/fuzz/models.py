@@ -17,7 +17,8 @@ from scaleformer.data.prepare_config import PrepareConfig
 from scaleformer.data.sources import split_sources
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
 from scaleformer.decoding.config import DecodingConfig
-from scaleformer.model.transformer import ModelConfig, Transformer
+from scaleformer.model.config import ModelConfig
+from scaleformer.model.transformer import Transformer
 from scaleformer.system.schema import from_mapping
 from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import SEP

@@ -10,7 +10,8 @@ import torch
 import yaml
 
 from scaleformer.model.attention.literature.auxiliary_loss import auxiliary_loss
-from scaleformer.model.transformer import ModelConfig, Transformer
+from scaleformer.model.config import ModelConfig
+from scaleformer.model.transformer import Transformer
 from tests.helpers import make_batch, make_model
 
 SHIPPED = sorted((Path(__file__).parents[2] / "conf" / "model" / "attention").glob("*.yaml"))

@@ -15,7 +15,8 @@ from torch.profiler import ProfilerActivity, profile
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import decode
 from scaleformer.decoding.state import pad
-from scaleformer.model.transformer import ModelConfig, Transformer
+from scaleformer.model.config import ModelConfig
+from scaleformer.model.transformer import Transformer
 from scaleformer.system.measure import read_size
 from scaleformer.translation.batches import HELD, MemoryEstimate, runs, token_budget
 from scaleformer.translation.request import Listener
