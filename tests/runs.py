@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from scaleformer.checkpoints.model_file import FORMAT, make_package
+from scaleformer.checkpoints.package import FORMAT, make_package
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.model.config import ModelConfig
 from scaleformer.model.transformer import Transformer

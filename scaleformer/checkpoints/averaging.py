@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scaleformer.checkpoints.model_file import find_checkpoint, read_checkpoint
+from scaleformer.checkpoints.model_file import find_checkpoint
+from scaleformer.checkpoints.package import read_checkpoint
 
 
 def average_checkpoints(paths: Sequence[str | Path]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 
-from scaleformer.checkpoints.model_file import read_checkpoint
+from scaleformer.checkpoints.package import read_checkpoint
 from scaleformer.system.errors import Interrupted
 
 LAST, PREVIOUS = "last.ckpt", "previous.ckpt"

@@ -9,39 +9,29 @@ import logging
 import os
 import shutil
 import tempfile
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
-from rich.table import Table
-
 from scaleformer.data.align.page import alignment_page
-from scaleformer.data.align.pipeline import RawCorpus, Translate, align_files
-from scaleformer.data.config import DataConfig, HubConfig
-from scaleformer.data.hub import hub_documents
+from scaleformer.data.align.pipeline import Translate, align_files
 from scaleformer.data.prepare_config import PrepareConfig
-from scaleformer.data.quality.checks import BITS, EXCHANGED
-from scaleformer.data.quality.decisions import Decisions, decide, filtered, related_documents
+from scaleformer.data.prepare_documents import filtering_of, kept_documents, name_left_out
+from scaleformer.data.prepare_report import PrepareReport
+from scaleformer.data.quality.decisions import Decisions, related_documents
 from scaleformer.data.quality.inspection import quality_page
 from scaleformer.data.quality.splitting import assign_groups, group_documents, proposal
-from scaleformer.data.quality.survey import SPLITS, Split, Survey, survey
-from scaleformer.data.sources import assign_splits, split_sources
-from scaleformer.formats.bitexts import Bitext, Columns, read_bitext
-from scaleformer.formats.json_lines import read_jsonl, read_reversed
+from scaleformer.data.quality.survey import Survey
+from scaleformer.data.sources import assign_splits
 from scaleformer.formats.recognition import BITEXTS, FORMATS
 from scaleformer.formats.suites import SUITES, Documents, read_suite
-from scaleformer.formats.testsets import read_test_set
-from scaleformer.formats.text_pairs import read_text_pair
 from scaleformer.system.errors import DataError
 from scaleformer.system.files import atomic_writer
-from scaleformer.text.documents import Document, from_parts
 
 log = logging.getLogger(__name__)
 
-EXAMPLES = 10  # of each filter on report.html
 # why a whole corpus may be one document, by the format or the boundaries of text
 _ROWS = "each file is a document; document_column groups its rows, boundaries=lines makes every row a document"
 _UNITS = "each file is a document; input= also takes a folder; boundaries=lines makes every unit one"
@@ -57,39 +47,6 @@ ONE_DOCUMENT = {
     "sacrebleu": "the test set has no more documents",
     "translations": "each line is a document",
 }
-
-
-@dataclass
-class PrepareReport:
-    """Counts of a conversion: documents and segments written, by split, and left out, by reason."""
-
-    documents: Counter[str] = field(default_factory=Counter)
-    segments: Counter[str] = field(default_factory=Counter)
-    dropped_segments: Counter[str] = field(default_factory=Counter)
-    dropped_documents: Counter[str] = field(default_factory=Counter)
-    beads: Counter[str] = field(default_factory=Counter)  # raw documents: by source and target segments, "2-1"
-    examples: Counter[str] = field(default_factory=Counter)  # contrastive test suites: by kind
-
-    def to_dict(self) -> dict[str, dict[str, int]]:
-        """Plain types, for JSON."""
-        return {name: dict(counts) for name, counts in vars(self).items()}
-
-    def table(self) -> Table:
-        """A table for `rich.print`."""
-        table = Table(title="Prepared")
-        for column in ("", "documents", "segments"):
-            table.add_column(column, justify="right" if column else "left")
-        for split in () if self.examples else SPLITS:
-            table.add_row(split, f"{self.documents[split]:,}", f"{self.segments[split]:,}")
-        for shape, number in self.beads.most_common():
-            table.add_row(f"beads {shape}", "", f"{number:,}")
-        for kind, number in self.examples.items():
-            table.add_row(f"examples: {kind}", f"{number:,}", "")
-        for reason in sorted({*self.dropped_segments, *self.dropped_documents}):
-            documents, segments = self.dropped_documents.get(reason), self.dropped_segments.get(reason)
-            cells = ("" if count is None else f"{count:,}" for count in (documents, segments))
-            table.add_row(f"left out: {reason}", *cells)
-        return table
 
 
 def prepare(
@@ -133,12 +90,11 @@ def _write(
         return
     raw = align_files(config, translate) if config.format == "raw" else None
     counted = PrepareReport()
-    filtering = _filtering(config, raw)
-    kept = [
-        (number, document.id, len(document.source)) for number, _, document in _kept(config, counted, raw, filtering)
-    ]
+    filtering = filtering_of(config, raw)
+    left = kept_documents(config, counted, raw, filtering)
+    kept = [(number, document.id, len(document.source)) for number, _, document in left]
     if not kept:
-        raise DataError(f"{config.input or config.source}: no document is left ({_reasons(counted)})")
+        raise DataError(f"{config.input or config.source}: no document is left ({counted.reasons()})")
     splits = _splits(config, kept, filtering)
     files: dict[str, IO[str]] = {}
     examples: dict[str, list[tuple[Any, ...]]] = {}
@@ -146,8 +102,8 @@ def _write(
         left_out = stack.enter_context(open(folder / "left_out.jsonl", "w", encoding="utf-8"))
         for match in raw.matches if raw is not None else ():
             if match.fate != "kept":
-                _name(left_out, match.document, match.fate, match.source, match.target)
-        documents = _kept(config, report, raw, filtering, left_out, examples)
+                name_left_out(left_out, match.document, match.fate, match.source, match.target)
+        documents = kept_documents(config, report, raw, filtering, left_out, examples)
         for (_, own, document), drawn in zip(documents, splits, strict=True):
             split = own or drawn
             if split not in files:
@@ -168,26 +124,6 @@ def _write(
         if not config.own_splits and (line := proposal(split, share, report.documents[split], report.segments[split])):
             log.warning("%s", line)
     _write_report(config, folder, report, more)
-
-
-def _filtering(config: PrepareConfig, raw: RawCorpus | None) -> tuple[Survey, Decisions] | None:
-    """What the filters decide on the documents; None where none is on."""
-    filters = config.filters.active(config.format == "raw")
-    if not filters:
-        return None
-    languages = config.source_language, config.target_language
-
-    def read() -> Iterator[Split]:
-        return _cleaned(_read(config, PrepareReport(), raw), config, PrepareReport())
-
-    found = survey(read, filters, languages, processes=config.num_proc)
-    exchanged, segments = int((found["faults"] & BITS[EXCHANGED] > 0).sum()), len(found["faults"])
-    if exchanged > segments / 4:
-        raise DataError(
-            f"{exchanged} of {segments} sources are {config.target_language}, and their targets "
-            f"{config.source_language}: exchange source and target"
-        )
-    return found, decide(found, config.filters, filters)
 
 
 def _splits(
@@ -221,132 +157,10 @@ def _write_suite(config: PrepareConfig, folder: Path, report: PrepareReport) -> 
             file.write(example.to_json() + "\n")
             report.examples[example.kind] += 1
     if not report.examples:
-        raise DataError(f"{config.input}: no example is left ({_reasons(report)})")
+        raise DataError(f"{config.input}: no example is left ({report.reasons()})")
     _write_report(config, folder, report, {})
 
 
 def _write_report(config: PrepareConfig, folder: Path, report: PrepareReport, more: dict[str, Any]) -> None:
     text = json.dumps({"settings": asdict(config), **more, **report.to_dict()}, indent=2, ensure_ascii=False)
     (folder / "report.json").write_text(text + "\n", encoding="utf-8")
-
-
-def _reasons(report: PrepareReport) -> str:
-    counts = report.dropped_segments + report.dropped_documents
-    return ", ".join(f"{count} {reason}" for reason, count in counts.items()) or "the input is empty"
-
-
-def _read(config: PrepareConfig, report: PrepareReport, raw: RawCorpus | None) -> Iterator[Split]:
-    """The documents, with the split that they have in the input, "" for none."""
-    if config.own_splits:
-        for name, source in split_sources(DataConfig("jsonl", path=config.input)).items():
-            for document in source.read():
-                yield name, document
-        return
-    for document in _documents(config, report, raw):
-        yield "", document
-
-
-def _documents(config: PrepareConfig, report: PrepareReport, raw: RawCorpus | None) -> Iterator[Document]:
-    if raw is not None:
-        report.beads.update(raw.beads)
-        report.dropped_segments.update(raw.dropped_segments)
-        report.dropped_documents.update(raw.dropped_documents)
-        return iter(raw.documents)
-    assert config.input is not None
-    if config.format == "jsonl":
-        return read_jsonl(config.input)
-    names = config.source_column, config.target_column, config.document_column
-    if config.format in BITEXTS:
-        languages = config.source_language, config.target_language
-        bitext = Bitext(config.format, config.input, Columns(*names), languages, config.boundaries == "lines")
-        return read_bitext(bitext, report.dropped_segments)
-    if config.format == "hub":
-        return hub_documents(HubConfig(config.input, config.subset, config.data_files, *names), config.split or "train")
-    if config.format == "translations":
-        return read_reversed(config.input, report.dropped_documents, report.dropped_segments)
-    if config.format == "sacrebleu":
-        return read_test_set(config.input)
-    assert config.target is not None
-    return read_text_pair(config.input, config.target, config.boundaries, config.ids)
-
-
-def _name(file: IO[str] | None, document: str, reason: str, source: str, target: str) -> None:
-    """Write a line for a segment that is left out."""
-    if file is not None:
-        named = {"document": document, "reason": reason, "source": source, "target": target}
-        file.write(json.dumps(named, ensure_ascii=False) + "\n")
-
-
-def _cleaned(
-    documents: Iterable[Split], config: PrepareConfig, report: PrepareReport, left_out: IO[str] | None = None
-) -> Iterator[Split]:
-    """The documents without the segments that are left out, counted, and written to a file if there is one. Those of
-    another split than train stay as they are."""
-    identical = total = 0
-    for split, document in documents:
-        if split in ("valid", "test"):
-            yield split, document
-            continue
-        pairs = []
-        for source, target in document.parts():
-            # beads with an empty side are kept on purpose
-            texts = " ".join(source), " ".join(target)
-            reason = _fault(*texts, config) if source and target else None
-            total += 1
-            identical += texts[0] == texts[1]
-            if reason:
-                report.dropped_segments[reason] += 1
-                _name(left_out, document.id, reason, *texts)
-            else:
-                pairs.append((source, target))
-        yield split, from_parts(document.id, pairs)
-    if left_out is not None and identical > total / 2 and not config.drop_identical:
-        log.warning(
-            "%d of %d segments are the same in source and target: is the target translated? drop_identical=true leaves "
-            "them out",
-            identical,
-            total,
-        )
-
-
-def _kept(
-    config: PrepareConfig,
-    report: PrepareReport,
-    raw: RawCorpus | None,
-    filtering: tuple[Survey, Decisions] | None,
-    left_out: IO[str] | None = None,
-    examples: dict[str, list[tuple[Any, ...]]] | None = None,
-) -> Iterator[tuple[int, str, Document]]:
-    """Number, split and text of the documents that stay after all filters; what was taken is counted and named."""
-    cleaned = _cleaned(_read(config, report, raw), config, report, left_out)
-    for number, (split, document) in enumerate(cleaned):
-        kept, taken = document, list[tuple[int, str, str, str]]()
-        if filtering is not None:
-            kept, taken = filtered(document, number, *filtering, config.filters.segments == "unaligned")
-        for place, reason, source, target in taken:
-            report.dropped_segments[reason] += 1
-            _name(left_out, document.id, reason, source, target)
-            some = [] if examples is None else examples.setdefault(f"filter {reason}", [])
-            if len(some) < EXAMPLES:
-                some.append((split, document.id, place, source, target))
-        if filtering is not None and (whole := filtering[1].whole[number]) >= 0:
-            report.dropped_documents[filtering[1].names[whole]] += 1
-        elif len(kept.shapes) < config.min_segments and split not in ("valid", "test"):
-            report.dropped_documents[f"fewer than {config.min_segments} segments"] += 1
-            report.dropped_segments["of documents left out"] += len(kept.shapes)
-            for part in kept.parts():
-                _name(left_out, document.id, "of documents left out", " ".join(part[0]), " ".join(part[1]))
-        else:
-            yield number, split, kept
-
-
-def _fault(source: str, target: str, config: PrepareConfig) -> str:
-    """Why a segment is left out, "" if it is not."""
-    if config.drop_empty and not (source.strip() and target.strip()):
-        return "empty"
-    if config.drop_identical and source == target:
-        return "identical"
-    short, long = sorted((len(source.strip()), len(target.strip())))
-    if config.max_ratio is not None and long > config.max_ratio * short:
-        return "length ratio"
-    return ""

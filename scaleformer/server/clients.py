@@ -116,7 +116,7 @@ async def translate_texts(
         start = sizes[0]
         for prose, size, answer in zip(proses[1:], sizes[1:], answers, strict=True):
             write = partial(prose.write, hypothesis.segments[start : start + size])
-            content, _ = await service.apart(write, prose.size)
+            content, _ = await service.aside.apart(write, prose.size)
             start += size
             if (text := content.decode()) not in answer:
                 answer.append(text)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from anyio import BrokenWorkerProcess, CapacityLimiter, fail_after, to_process, to_thread
 from fastapi import HTTPException, Request
 
 from scaleformer.decoding.config import DecodingConfig
+from scaleformer.server.aside import Aside, while_present
 from scaleformer.server.metrics import Metrics
-from scaleformer.server.reading import MEMORY, Prose, Read, limited, read_all
+from scaleformer.server.reading import Prose, Read, read_all
 from scaleformer.server.requests import Alternative, FileReport, Options, SourceDocument, Timing, TranslatedDocument
 from scaleformer.server.sources import Source, Splitting, open_documents, open_upload, target_name
 from scaleformer.server.worker import Busy, Done, Ending, Failed, Job, Ticket, Worker, Written
@@ -28,8 +28,6 @@ from scaleformer.translation.word_alignments import as_pharaoh
 T = TypeVar("T")
 Target = Sequence[str] | None  # translations of all segments of a document; None to translate it
 PULSE = 10.0  # seconds between the keep-alive comments of a stream
-READING = 60.0  # seconds to read or write prose
-SMALL = 1 << 15  # bytes of prose that are read at once, beside the processes that read more
 
 
 @dataclass(frozen=True)
@@ -62,8 +60,7 @@ class Service:
         self.name = name
         self.metrics = Metrics()
         self.worker = Worker(translator, limits.waiting, self.metrics)
-        # Reading competes with the translation for the processor. Small requests do not wait for large ones.
-        self._small, self._large = CapacityLimiter(2), CapacityLimiter(2)
+        self.aside = Aside()
 
     async def open(self, request: Request, documents: Sequence[SourceDocument], options: Options) -> Opened:
         """Queue the documents of a request. Raises HTTPException, also if the client disconnects."""
@@ -93,7 +90,7 @@ class Service:
         deadline = time.monotonic() + self.limits.seconds
         try:
             sources = await read(settings=options.settings(self.decoding), read=self._read)
-            sizes = await self.in_thread(partial(self._measure, sources), sum(source.size for source in sources))
+            sizes = await self.aside.in_thread(partial(self._measure, sources), sum(source.size for source in sources))
             given = _given(sources, targets)
         except ValueError as error:
             raise HTTPException(422, " ".join(str(error).split("\n"))) from None
@@ -136,25 +133,7 @@ class Service:
         return sizes
 
     async def _read(self, proses: Sequence[Prose]) -> Sequence[Read]:
-        return await self.apart(partial(read_all, proses), sum(prose.size for prose in proses)) if proses else []
-
-    async def in_thread(self, call: Callable[[], T], size: int) -> T:
-        """Run a call that reads so many characters in a thread, outside the event loop."""
-        limiter = self._small if size <= SMALL else self._large
-        return await to_thread.run_sync(call, limiter=limiter, abandon_on_cancel=True)
-
-    async def apart(self, call: Callable[[], T], size: int) -> T:
-        """Run a call that reads so many bytes of prose, in a process of its own if they are many. Raises HTTPException
-        if it takes too long or too much memory."""
-        try:
-            with fail_after(READING):
-                if size <= SMALL:
-                    return await self.in_thread(call, size)
-                return await to_process.run_sync(limited, call, cancellable=True, limiter=self._large)
-        except TimeoutError:
-            raise HTTPException(504, f"not read within {READING:g} s: send less at once") from None
-        except (MemoryError, BrokenWorkerProcess):
-            raise HTTPException(413, f"takes more than {MEMORY >> 30} GiB of memory to read: split it") from None
+        return await self.aside.apart(partial(read_all, proses), sum(prose.size for prose in proses)) if proses else []
 
 
 class Opened:
@@ -213,9 +192,9 @@ class Opened:
     async def answer(self, done: Done) -> TranslatedDocument:
         """The response for a document."""
         source, segments = self.sources[done.document], done.translation.hypotheses[0].segments
-        found = await self._service.in_thread(partial(self._answer, source, done), self._size)
+        found = await self._service.aside.in_thread(partial(self._answer, source, done), self._size)
         if isinstance(source.file, Prose):
-            content, notes = await self._service.apart(partial(source.file.write, segments), self._size)
+            content, notes = await self._service.aside.apart(partial(source.file.write, segments), self._size)
             found.source, found.text, found.notes = list(source.segments), content.decode(), dict(notes)
         return found
 
@@ -254,11 +233,11 @@ class Opened:
         file, notes = self.sources[0].file, dict[str, int]()
         if isinstance(file, Prose):
             write = partial(file.write, translations[0].segments)
-            content, notes = await self._service.apart(write, self._size)
+            content, notes = await self._service.aside.apart(write, self._size)
         else:
             assert file is not None
-            content = await self._service.in_thread(partial(file.write, translations, Counter()), self._size)
-        report = await self._service.in_thread(partial(self._report, name, translations, notes), self._size)
+            content = await self._service.aside.in_thread(partial(file.write, translations, Counter()), self._size)
+        report = await self._service.aside.in_thread(partial(self._report, name, translations, notes), self._size)
         return report, content
 
     def _report(self, name: str, translations: Sequence[Translation], notes: Mapping[str, int]) -> FileReport:
@@ -291,25 +270,6 @@ def _given(sources: Sequence[Source], targets: Sequence[Target] | None) -> dict[
                 raise ValueError(f"{source.name}: {len(target)} target segments, wanted {len(source.segments)}")
             found[number] = Translation((DocumentHypothesis(tuple(target), 0.0, 0.0, True),), len(target), 0)
     return found
-
-
-async def while_present(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of some work, which is given up when the client disconnects. Raises HTTPException then."""
-
-    async def leave() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-
-    task, gone = asyncio.create_task(work), asyncio.create_task(leave())
-    try:
-        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise HTTPException(499, "the client has disconnected")
-        return task.result()
-    finally:
-        task.cancel()
-        gone.cancel()
-        await asyncio.gather(task, gone, return_exceptions=True)
 
 
 def in_pharaoh(done: Done) -> list[str] | None:

@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 
-from scaleformer.checkpoints.model_file import find_checkpoint, read_checkpoint
+from scaleformer.checkpoints.model_file import find_checkpoint
+from scaleformer.checkpoints.package import read_checkpoint
 from scaleformer.checkpoints.run_config import PATHS, from_here
 from scaleformer.system.files import atomic_writer
 

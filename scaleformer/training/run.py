@@ -13,7 +13,8 @@ import pytorch_lightning as pl
 from rich.console import Console
 
 from scaleformer.checkpoints.lightning_io import SafeCheckpointIO
-from scaleformer.checkpoints.model_file import LoadedModel, make_package, read_tokenizers
+from scaleformer.checkpoints.model_file import LoadedModel
+from scaleformer.checkpoints.package import make_package, read_tokenizers
 from scaleformer.checkpoints.run_config import from_here, target_language, trained_mode
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.quality.training import corpus_warnings

@@ -14,7 +14,8 @@ import pytest
 import torch
 from safetensors import SafetensorError
 
-from scaleformer.checkpoints.model_file import export_model, find_checkpoint, load_model, make_package
+from scaleformer.checkpoints.model_file import export_model, find_checkpoint, load_model
+from scaleformer.checkpoints.package import make_package
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.model.config import ModelConfig
 from scaleformer.model.transformer import Transformer

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from fastapi import HTTPException
 
-from scaleformer.server import service as module
-from scaleformer.server.service import SMALL, Service
+from scaleformer.server import aside as module
+from scaleformer.server.aside import SMALL
+from scaleformer.server.service import Service
 from scaleformer.translation.translator import Translator
 from tests.server.running import documents, markdown, running
 from tests.server.test_limits import until
@@ -51,7 +52,7 @@ def test_what_takes_too_long_or_too_much_memory_is_refused(translator: Translato
             for seconds, call in ((60.0, partial(bytes, 16 << 30)), (3.0, partial(time.sleep, 100)), (60.0, int)):
                 monkeypatch.setattr(module, "READING", seconds)
                 try:
-                    found.append(str(await service.apart(call, LARGE)))
+                    found.append(str(await service.aside.apart(call, LARGE)))
                 except HTTPException as error:
                     found.append(f"{error.status_code} {error.detail}")
             return found
@@ -65,7 +66,7 @@ def test_what_takes_too_long_or_too_much_memory_is_refused(translator: Translato
 
 def test_small_requests_pass_a_large_one_whose_client_goes(translator: Translator) -> None:
     with running(translator) as server:
-        large = server.service._large
+        large = server.service.aside._large
         body = json.dumps({"documents": [{"text": "a dog. " * 500_000}]}).encode()
         head = f"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
         connections = []

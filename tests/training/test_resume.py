@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from scaleformer.checkpoints.lightning_io import SafeCheckpointIO
-from scaleformer.checkpoints.model_file import read_tokenizers
+from scaleformer.checkpoints.package import read_tokenizers
 from scaleformer.training.resume import check_settings, last_checkpoint, merge_overrides, open_checkpoint
 from tests.runs import CONFIG, make_recorded_run, tokenizer
 

@@ -11,7 +11,8 @@ import pytest
 
 from scaleformer.data.align.page import alignment_page
 from scaleformer.data.align.pipeline import Match
-from scaleformer.data.prepare import PrepareReport, prepare
+from scaleformer.data.prepare import prepare
+from scaleformer.data.prepare_report import PrepareReport
 from scaleformer.data.quality.checks import BITS, DOUBTFUL, SegmentChecks
 from scaleformer.data.quality.config import RAW
 from scaleformer.formats.json_lines import read_jsonl
