@@ -34,7 +34,7 @@ from scaleformer.data.quality.decisions import decide
 from scaleformer.data.quality.survey import Split, survey
 from scaleformer.data.sources import split_sources
 from scaleformer.text.documents import Document, from_parts
-from scaleformer.text.words import hash_of, spaced
+from scaleformer.text.words import hash_of_text, spaced
 
 FILTERS = FilterConfig(usual=True)
 KINDS = {"misaligned": "alignment", "repeated": "duplicates", "untranslated": "copies", "foreign": "language"}
@@ -76,7 +76,7 @@ def leaks(folder: str) -> None:
         sources = found["sources"]
         hit = {*sources[exact].tolist(), *sources[near].tolist()}
         asked = planted[half:] if name == "changed" else planted[:half]
-        share = np.mean([hash_of(spaced(text)) in hit for text in asked])
+        share = np.mean([hash_of_text(spaced(text)) in hit for text in asked])
         print(f"{name}: {share:.1%} of {len(asked):,} test segments found", flush=True)
 
 

@@ -6,6 +6,8 @@ import errno
 import hashlib
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -151,9 +153,11 @@ def export_model(loaded: LoadedModel, directory: str | Path) -> None:
     The folder appears only once it is complete. Raises ValueError if it exists and is not empty, OSError with its name
     if it cannot be written.
     """
-    directory = Path(directory)
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise ValueError(f"{directory}: already exists and is not an empty folder: name an empty folder or a new one")
+    with new_folder(directory) as folder:
+        _write_export(loaded, folder)
+
+
+def _write_export(loaded: LoadedModel, folder: Path) -> None:
     # a state dict names a tied weight twice; safetensors takes each tensor once
     weights = dict(loaded.model.state_dict())
     seen: dict[tuple[Any, ...], str] = {}
@@ -172,15 +176,25 @@ def export_model(loaded: LoadedModel, directory: str | Path) -> None:
         "segmentation": loaded.segmentation,
         "parent": loaded.parent,
     }
+    save_file({name: tensor.contiguous() for name, tensor in weights.items()}, folder / "model.safetensors")
+    (folder / "source.model").write_bytes(loaded.source_tokenizer.proto)
+    shutil.copymode(folder / "source.model", folder / "model.safetensors")  # written as 0600
+    (folder / "target.model").write_bytes(loaded.target_tokenizer.proto)
+    text = yaml.safe_dump(description, sort_keys=False, allow_unicode=True)
+    (folder / "config.yaml").write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def new_folder(directory: str | Path) -> Iterator[Path]:
+    """A folder to write a model into, which gets its name once it is complete. Raises ValueError if there is one that
+    is not empty, OSError with its name if it cannot be written."""
+    directory = Path(directory)
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise ValueError(f"{directory}: already exists and is not an empty folder: name an empty folder or a new one")
     temporary = directory.with_name(f".{directory.name}.{os.getpid()}.tmp")
     try:
         temporary.mkdir(parents=True)
-        save_file({name: tensor.contiguous() for name, tensor in weights.items()}, temporary / "model.safetensors")
-        (temporary / "source.model").write_bytes(loaded.source_tokenizer.proto)
-        shutil.copymode(temporary / "source.model", temporary / "model.safetensors")  # written as 0600
-        (temporary / "target.model").write_bytes(loaded.target_tokenizer.proto)
-        text = yaml.safe_dump(description, sort_keys=False, allow_unicode=True)
-        (temporary / "config.yaml").write_text(text, encoding="utf-8")
+        yield temporary
         os.replace(temporary, directory)
     except (OSError, SafetensorError) as error:  # safetensors raises its own error on a full disk
         number, reason = getattr(error, "errno", None) or errno.EIO, getattr(error, "strerror", None) or str(error)

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from scaleformer.checkpoints.model_file import LoadedModel
+from scaleformer.checkpoints.model_file import LoadedModel, new_folder
 from scaleformer.checkpoints.public import PARTS
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.model.attention.positions import FORMS
@@ -39,15 +39,21 @@ def check_softmax(model: Transformer, path: Path | str, format: str) -> None:
 
 
 def write_transformers(loaded: LoadedModel, folder: Path) -> None:
-    """A folder that `MarianMTModel` and `MarianTokenizer` read. Raises ValueError where it cannot hold the model."""
-    config, weights = loaded.model.config, loaded.model.state_dict()
+    """A folder that `MarianMTModel` and `MarianTokenizer` read. Raises ValueError where it cannot hold the model,
+    and as `new_folder`."""
+    config = loaded.model.config
     check_softmax(loaded.model, loaded.path, "transformers' Marian")
     if config.norm != "post" or config.sinusoids != "marian":
         raise ValueError(
             f"{loaded.path}: Marian has model.norm=post and model.sinusoids=marian, this model {config.norm} and "
             f"{config.sinusoids}: train with them, or take format=ctranslate2"
         )
-    folder.mkdir(parents=True)
+    with new_folder(folder) as temporary:
+        _write_marian(loaded, temporary)
+
+
+def _write_marian(loaded: LoadedModel, folder: Path) -> None:
+    config, weights = loaded.model.config, loaded.model.state_dict()
     end, first = (SEP, len(SPECIAL_PIECES)) if config.separate_segments else (EOS, SEP)
     rows = {s: [end, UNK, BOS, *range(first, getattr(config, f"{s}_vocabulary"))] for s in ("source", "target")}
     found: dict[str, Tensor] = {"final_logits_bias": torch.zeros(1, len(rows["target"]))}
@@ -86,8 +92,8 @@ def write_transformers(loaded: LoadedModel, folder: Path) -> None:
 
 
 def write_ctranslate2(loaded: LoadedModel, folder: Path) -> None:
-    """A folder that `ctranslate2.Translator` reads, with the tokenizers. Raises ValueError as `check_softmax`, and
-    without the package."""
+    """A folder that `ctranslate2.Translator` reads, with the tokenizers. Raises ValueError as `check_softmax`
+    and `new_folder`, and without the package."""
     check_softmax(loaded.model, loaded.path, "CTranslate2")
     pieces = [
         [tokenizer.piece(n) for n in range(tokenizer.vocab_size)]
@@ -96,10 +102,10 @@ def write_ctranslate2(loaded: LoadedModel, folder: Path) -> None:
     spec = ctranslate2_spec(loaded.model, *pieces)
     spec.validate()
     spec.optimize()
-    folder.mkdir(parents=True)
-    spec.save(str(folder))
-    for name, tokenizer in (("source", loaded.source_tokenizer), ("target", loaded.target_tokenizer)):
-        (folder / f"{name}.model").write_bytes(tokenizer.proto)
+    with new_folder(folder) as temporary:
+        spec.save(str(temporary))
+        for name, tokenizer in (("source", loaded.source_tokenizer), ("target", loaded.target_tokenizer)):
+            (temporary / f"{name}.model").write_bytes(tokenizer.proto)
 
 
 def ctranslate2_spec(model: Transformer, source: Sequence[str], target: Sequence[str]) -> Any:

@@ -45,10 +45,3 @@ def options_of(module: ModuleType, config: DictConfig) -> Any:
         raise ValueError(f"{', '.join(missing)}: not given: {usage_of(module)}")
     values: Any = OmegaConf.to_container(config, resolve=True)
     return from_mapping(module.Options, values, "")
-
-
-def default_options(name: str, **changes: Any) -> Any:
-    """The default settings of a command without groups, with some of them changed."""
-    content: Any = OmegaConf.load(CONF / f"{config_of(name)}.yaml")
-    del content["defaults"]
-    return options_of(module_of(name), OmegaConf.merge(content, changes))  # type: ignore[arg-type]

@@ -82,6 +82,8 @@ def main(options: Options, given: Sequence[str]) -> None:
     part = None if options.shard is None else Shard.parse(options.shard)
     if part is not None and options.update:
         raise ValueError(f"shard={options.shard}: update=true verifies all files in one call: leave one of them out")
+    if part is not None and part.number == 0 and options.review is not None:
+        raise ValueError(f"shard={options.shard}: translates nothing to review: give review= with each part")
     of_lines = [name for name, usual in ONLY_LINES.items() if getattr(options, name) != usual]
     if isinstance(options.input, tuple) or _are_documents(options.input, options, bool(of_lines)):
         for name in of_lines:

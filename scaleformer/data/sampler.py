@@ -69,13 +69,8 @@ def documents_of(corpus: EncodedCorpus, plan: Plan) -> Ints:
     return corpus.document_of[plan.order[plan.bounds[:-1]]]
 
 
-def epoch_parts(corpus: EncodedCorpus, recipe: Recipe, epoch: int, done: int = 0) -> Iterator[list[Part]]:
-    """The batches of an epoch after the first `done`, each a list of examples as `Plan.part` returns them."""
-    plan, batches = plan_epoch(corpus, recipe, epoch)
-    yield from _parts(corpus, plan, batches[done:], recipe.consecutive)
-
-
-def _parts(corpus: EncodedCorpus, plan: Plan, batches: list[Ints], consecutive: bool) -> Iterator[list[Part]]:
+def batch_parts(corpus: EncodedCorpus, plan: Plan, batches: list[Ints], consecutive: bool) -> Iterator[list[Part]]:
+    """Batches of an epoch, each a list of examples as `Plan.part` returns them."""
     continues = np.empty((len(plan), 0), dtype=bool)  # nothing to say of an example
     if consecutive:
         continues = np.diff(documents_of(corpus, plan), prepend=-1)[:, None] == 0  # (examples, 1)
@@ -105,7 +100,7 @@ class KeptBatches:
         epoch, _, done = position
         plan, batches = plan_epoch(self._corpus, self._recipe, epoch)
         self._length = max(len(batches), 1)
-        parts = _parts(self._corpus, plan, batches[done:], self._recipe.consecutive)
+        parts = batch_parts(self._corpus, plan, batches[done:], self._recipe.consecutive)
         for number, batch in enumerate(batch_loader(self._corpus, parts, self._num_workers), done + 1):
             yield (epoch, 0, number), batch
 

@@ -46,7 +46,7 @@ def translation_bar(description: str) -> Iterator[Progress]:
         yield progress
 
 
-def counted(items: Sequence[T], description: str) -> Iterator[T]:
+def with_bar(items: Sequence[T], description: str) -> Iterator[T]:
     """The items, with a progress bar on stderr, or one line a minute if that is not a terminal."""
     console = Console(stderr=True)
     shown = time.monotonic()

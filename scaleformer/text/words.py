@@ -79,6 +79,6 @@ def spaced(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
-def hash_of(text: str) -> int:
+def hash_of_text(text: str) -> int:
     """A number below 2 ** 63 for a text, the same in every process."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big") >> 1

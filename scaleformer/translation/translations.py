@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
 
 from scaleformer.decoding.config import Mode
 
@@ -28,11 +27,6 @@ class DocumentHypothesis:
     shared: tuple[int, ...] = ()
     cut: tuple[int, ...] = ()
     broken: int = 0
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> DocumentHypothesis:
-        """From its fields as JSON. Raises TypeError, KeyError."""
-        return cls(**{**values, **{name: tuple(values[name]) for name in ("segments", "shared", "cut")}})
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from scaleformer.training.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf"
+MOST = 12  # choices that a table names
 PAGE = ROOT / "docs/configuration.md"
 COMMAND = "python -m scripts.pages.configuration"
 MOST_NAMES = 10  # in a cell
@@ -111,8 +112,14 @@ def _table(settings: list[Setting], types: Types) -> list[str]:
     rows = ["| setting | default | type | |", "|---|---|---|---|"]
     for setting in settings:
         value = f"`{setting.value}`" if setting.value else ""
-        rows.append(f"| `{setting.name}` | {value} | {_cell(shown_type(setting, types))} | {_cell(setting.text)} |")
+        rows.append(f"| `{setting.name}` | {value} | {_cell(_brief(setting, types))} | {_cell(setting.text)} |")
     return [*rows, ""] if settings else []
+
+
+def _brief(setting: Setting, types: Types) -> str:
+    """The type; of many choices only their number, since `--help` lists them."""
+    choices = re.compile(rf"one of (?:[^,]+, ){{{MOST},}}[^,]+")
+    return choices.sub(lambda found: f"{found[0].count(',') + 1} names, see `--help`", shown_type(setting, types))
 
 
 def _cell(text: str) -> str:

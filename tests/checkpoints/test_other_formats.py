@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from scaleformer.checkpoints import other_formats
 from scaleformer.checkpoints.model_file import load_model
 from scaleformer.checkpoints.other_formats import write_ctranslate2, write_transformers
 from scaleformer.data.tokenizer import Tokenizer
@@ -79,3 +81,16 @@ def test_other_attentions_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"Marian has model\.norm=post .* take format=ctranslate2"):
         write_transformers(plain, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path / "model", "separate")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes.txt").write_text("mine")
+    loaded = load_model(tmp_path / "model")
+    with pytest.raises(ValueError, match="already exists and is not an empty folder"):
+        write_transformers(loaded, tmp_path / "full")
+    monkeypatch.setattr(other_formats, "_write", Mock(side_effect=OSError(28, "No space left on device")))
+    with pytest.raises(OSError, match=r"the model cannot be written \(No space left on device\)"):
+        write_transformers(loaded, tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["full", "model"]

@@ -15,9 +15,10 @@ from omegaconf import OmegaConf
 
 from scaleformer import __version__, commands
 from scaleformer.cli.call import new_folder
-from scaleformer.cli.command import CONF, config_of, default_options, module_of, names_of
+from scaleformer.cli.command import CONF, config_of, module_of, names_of
 from scaleformer.cli.help import describe, described_settings
 from scaleformer.cli.line import split_flags, typed
+from tests.commands.calls import default_options
 
 WITHOUT_OPTIONS = {"train"}
 

@@ -9,9 +9,16 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from scaleformer.cli.command import default_options, module_of
+from scaleformer.cli.command import CONF, config_of, module_of, options_of
 from scaleformer.commands import main
 from scaleformer.system.errors import one_line_errors
+
+
+def default_options(name: str, **changes: Any) -> Any:
+    """The default settings of a command without groups, with some of them changed."""
+    content: Any = OmegaConf.load(CONF / f"{config_of(name)}.yaml")
+    del content["defaults"]
+    return options_of(module_of(name), OmegaConf.merge(content, changes))
 
 
 class Benchmark:

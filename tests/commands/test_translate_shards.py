@@ -36,6 +36,9 @@ def test_documents(translate, tmp_path):
     assert f"{tmp_path / 'out.3of4.jsonl'}: missing: shard=3/4 makes it" in err
     assert not (tmp_path / "out.jsonl").exists()
     assert translate(*given, "shard=3/4")[0] == 0
+    code, _, err = translate(*given, "shard=merge/4", f"review={tmp_path / 'review.html'}")
+    assert code != 0
+    assert "shard=merge/4: translates nothing to review" in err
     code, _, err = translate(*given, "shard=merge/4")
     assert code == 0
     assert f"{len(MANY)} documents of 4 parts" in err

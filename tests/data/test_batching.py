@@ -20,8 +20,8 @@ from scaleformer.data.batching import (
     share,
 )
 from scaleformer.data.cutting import Cutting, make_plan
-from scaleformer.data.sampler import Recipe, epoch_parts, plan_epoch
-from tests.data.toy import CUTTINGS, encoded, random_corpus, rng
+from scaleformer.data.sampler import Recipe, plan_epoch
+from tests.data.toy import CUTTINGS, encoded, epoch_parts, random_corpus, rng
 from tests.pairwise import covering
 
 

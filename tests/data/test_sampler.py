@@ -10,8 +10,8 @@ import pytest
 from torch.utils.data import Dataset
 
 from scaleformer.data.cutting import Cutting
-from scaleformer.data.sampler import KeptBatches, Recipe, epoch_parts, ready_made
-from tests.data.toy import random_corpus
+from scaleformer.data.sampler import KeptBatches, Recipe, ready_made
+from tests.data.toy import epoch_parts, random_corpus
 
 CUTTING = Cutting(50, multi_resolution=True)
 

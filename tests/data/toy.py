@@ -12,6 +12,7 @@ from scaleformer.data.config import DataConfig
 from scaleformer.data.cutting import Cutting
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.encoded import EncodedCorpus
+from scaleformer.data.sampler import Recipe, batch_parts, plan_epoch
 from scaleformer.data.synthetic.corpus import SyntheticConfig
 from scaleformer.data.tokenizer import TokenizerConfig
 from scaleformer.vocabulary import SEP
@@ -23,6 +24,12 @@ CUTTINGS = {
     "joined": Cutting(50, join_segments=(2, 5)),
     "many over-long": Cutting(10, multi_resolution=True),
 }
+
+
+def epoch_parts(corpus: EncodedCorpus, recipe: Recipe, epoch: int, done: int = 0) -> list[Any]:
+    """The batches of an epoch after the first `done`."""
+    plan, batches = plan_epoch(corpus, recipe, epoch)
+    return list(batch_parts(corpus, plan, batches[done:], recipe.consecutive))
 
 
 def encoded(lengths: list[list[tuple[int, int]]]) -> EncodedCorpus:

@@ -9,7 +9,7 @@ import numpy as np
 from scaleformer.data.align.beads import Bead, Knowledge, Side, align
 from scaleformer.data.align.lexicon import Vocabulary, learn, no_lexicon
 from scaleformer.formats.blocks import KINDS
-from scaleformer.system.bars import counted
+from scaleformer.system.bars import with_bar
 
 LABELS = (*KINDS, "inside")  # the kind of block that a segment begins, or "inside" for none
 OPEN = (0.7, 0.3)  # share of a text that its translation does not account for: without a lexicon and with one
@@ -38,7 +38,7 @@ def align_corpus(documents: Sequence[tuple[Segments, Segments]], seed: int = 1) 
         open=OPEN[0],
         ratio=total[1] / total[0] if all(total) else 1.0,
     )
-    first = [align(source, target, knowledge) for source, target in counted(sides, "Aligning, first pass")]
+    first = [align(source, target, knowledge) for source, target in with_bar(sides, "Aligning, first pass")]
     found = [
         (np.concatenate(source.words[b.i : b.i + b.s]), np.concatenate(target.words[b.j : b.j + b.t]))
         for (source, target), beads in zip(sides, first, strict=True)
@@ -48,7 +48,7 @@ def align_corpus(documents: Sequence[tuple[Segments, Segments]], seed: int = 1) 
     knowledge.lexicons = learn(found, sizes, seed)
     knowledge.structure = _structure(sides, first)
     knowledge.open = openness(len(found))
-    return [align(source, target, knowledge) for source, target in counted(sides, "Aligning, second pass")]
+    return [align(source, target, knowledge) for source, target in with_bar(sides, "Aligning, second pass")]
 
 
 def openness(beads: int) -> float:

@@ -14,7 +14,7 @@ from scaleformer.data.align.beads import Bead
 from scaleformer.data.align.files import Pair, pairs_of_folders, pairs_of_list, read_file
 from scaleformer.data.align.passes import LABELS, Segments, align_corpus
 from scaleformer.data.prepare_config import PrepareConfig
-from scaleformer.system.bars import counted
+from scaleformer.system.bars import with_bar
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document, from_parts
 
@@ -91,7 +91,7 @@ def _read(config: PrepareConfig, corpus: RawCorpus) -> list[tuple[str, Segments,
         folders = Path(config.source or ""), Path(config.target or "")
         pairs = pairs_of_folders(*folders, _languages(config), corpus.dropped_documents)
     texts = []
-    for pair in counted(pairs, "Reading documents"):
+    for pair in with_bar(pairs, "Reading documents"):
         source, target = _segments(config, pair, corpus)
         if source[0] and target[0]:
             texts.append((pair[0], source, target))

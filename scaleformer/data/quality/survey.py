@@ -18,7 +18,7 @@ from scaleformer.data.align.scoring import PairScorer
 from scaleformer.data.quality.checks import BITS, UNSURE_BIT, SegmentChecks, other_language, require_languages
 from scaleformer.data.quality.near import FEWEST, NearTexts, digests, near_documents, same_words, tokens
 from scaleformer.text.documents import Document
-from scaleformer.text.words import hash_of, spaced
+from scaleformer.text.words import hash_of_text, spaced
 
 SPLITS = ("train", "valid", "test")
 Split = tuple[str, Document]  # the name of a split, "" for none, and a document of it
@@ -105,8 +105,8 @@ class Reader:
             marked |= np.where((marked & UNSURE_BIT > 0) & misaligned, BITS["language"], 0)  # two doubts are enough
             marked = np.where(paired[own], marked & ~UNSURE_BIT, 0)
             columns = (
-                [hash_of(f"{s}\n{spaced(t)}") for s, (_, t) in zip(sources[own], parts, strict=True)],
-                [hash_of(source) for source in sources[own]],
+                [hash_of_text(f"{s}\n{spaced(t)}") for s, (_, t) in zip(sources[own], parts, strict=True)],
+                [hash_of_text(source) for source in sources[own]],
                 marked.tolist(),
                 [len(s.split()) for s, _ in parts],
                 [len(t.split()) for _, t in parts],
@@ -146,7 +146,7 @@ def survey(
     for split, document in read():
         for source, target in ((" ".join(s), " ".join(t)) for s, t in document.parts()):
             if split in ("valid", "test") and "leakage" in filters:
-                held_out.setdefault(hash_of(spaced(source)), spaced(source))
+                held_out.setdefault(hash_of_text(spaced(source)), spaced(source))
             met += 1  # a seeded reservoir
             place = met - 1 if met <= SAMPLE else chosen.randrange(met)
             if place < SAMPLE:
@@ -177,7 +177,7 @@ def survey(
 
 def half_of(document: Document) -> int:
     """0 or 1: what is learned from one half judges the other, so that no document vouches for itself."""
-    return hash_of(document.id) & 1
+    return hash_of_text(document.id) & 1
 
 
 def _verified(documents: Iterable[Split], pairs: np.ndarray) -> np.ndarray:
