@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +28,10 @@ from scaleformer.evaluation.saved_translations import (
     same_documents,
     save_translations,
     stem,
-    translated,
     translations_of,
 )
 from scaleformer.evaluation.significance import Accuracy, compare_systems, comparison_table
-from scaleformer.evaluation.translation_run import provenance_of, results_folder
+from scaleformer.evaluation.translation_run import provenance_of, results_folder, translated_corpus
 from scaleformer.report.names import system_names
 from scaleformer.system.bars import translation_bars
 from scaleformer.system.display import counted
@@ -41,8 +39,6 @@ from scaleformer.system.files import atomic_writer, check_folder
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import Natural, NonEmpty, Positive, listed
 from scaleformer.system.tables import plain_table, print_table
-from scaleformer.translation.request import Request
-from scaleformer.translation.resumable import resumable_translations
 from scaleformer.translation.translator import Translator
 
 
@@ -123,12 +119,8 @@ def _translate(
     given = [f"decoding.{o}" if o.startswith("seed=") else o for o in given]
     decoding = choose_decoding(model.decoding, options.decoding, given)
     mode = options.mode or ("document" if options.max_tokens is not None else trained_mode(model.config))
-    documents = list(islice(corpus.source.read(), options.max_documents))
-    texts, ids = [document.source for document in documents], [document.id for document in documents]
-    request = Request(texts, decoding, ids, mode, options.max_tokens, corpus.tag)
-    kept, what = path.with_name(f".{path.stem}.part"), counted(len(documents), "document")
-    with resumable_translations(model, request, kept, what) as translations:
-        found = translated(documents, translations)
+    how = decoding, mode, options.max_tokens, options.max_documents
+    with translated_corpus(model, corpus, *how, path.with_name(f".{path.stem}.part")) as found:
         save_translations(path, found)
     uses = [choice_scores.find_uses(choices, document, options.reach) for document in found]
     context = 0 if mode == "segment" else options.context

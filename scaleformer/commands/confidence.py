@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,12 @@ from scaleformer.checkpoints.run_config import trained_mode
 from scaleformer.decoding.config import MaxTokens, Mode, choose_decoding
 from scaleformer.evaluation.confidence import WORST, Array, assess, fit, place_of, signs_of
 from scaleformer.evaluation.corpus import choose_corpora
-from scaleformer.evaluation.saved_translations import translated
-from scaleformer.evaluation.translation_run import provenance_of, results_folder
+from scaleformer.evaluation.translation_run import provenance_of, results_folder, translated_corpus
 from scaleformer.system.display import counted
 from scaleformer.system.files import check_folder
 from scaleformer.system.provenance import write_result
 from scaleformer.system.schema import Positive
 from scaleformer.system.tables import plain_table, print_table
-from scaleformer.translation.request import Request
-from scaleformer.translation.resumable import resumable_translations
 from scaleformer.translation.translator import Translator
 
 
@@ -93,19 +89,16 @@ def _segments(
     scores: list[float] = []
     left_out = 0
     chrf = CHRF(word_order=2)
+    how = decoding, mode, options.max_tokens, options.max_documents
     for corpus in choose_corpora(model.config, options.data, split):
-        documents = list(islice(corpus.source.read(), options.max_documents))
-        whole = [document for document in documents if len(document.source) == len(document.target)]
-        left_out += len(documents) - len(whole)
-        texts, ids = [document.source for document in whole], [document.id for document in whole]
-        request = Request(texts, decoding, ids, mode, options.max_tokens, corpus.tag)
-        part = folder / f".confidence-{corpus.label}.part"
-        with resumable_translations(model, request, part, counted(len(whole), "document")) as translations:
-            found = [d for d in translated(whole, translations) if len(d.hypothesis) == len(d.source)]
-            left_out += len(whole) - len(found)
+        with translated_corpus(model, corpus, *how, folder / f".confidence-{corpus.label}.part") as documents:
+            found = [d for d in documents if len(d.source) == len(d.target) == len(d.hypothesis)]
             rows = signs_of(model, [d.source for d in found], [d.hypothesis for d in found])
+        left_out += len(documents) - len(found)
         for document, own in zip(found, rows, strict=True):
             kept = [n for n, text in enumerate(document.source) if text.strip() and document.target[n].strip()]
             signs.append(own[kept])
             scores += [chrf.sentence_score(document.hypothesis[n], [document.target[n]]).score for n in kept]
+    if not scores:
+        raise ValueError(f"{split}: no document has as many segments in its translation as in source and reference")
     return np.concatenate(signs), np.array(scores), left_out

@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
-from scaleformer.evaluation.saved_translations import TranslatedDocument, save_translations
+from scaleformer.decoding.config import DecodingConfig, MaxTokens, Mode
+from scaleformer.evaluation.corpus import ChosenCorpus
+from scaleformer.evaluation.saved_translations import TranslatedDocument, save_translations, translated
 from scaleformer.evaluation.scores import BleuReport
+from scaleformer.system.display import counted
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.text.documents import one_line
 from scaleformer.translation.request import Request
+from scaleformer.translation.resumable import resumable_translations
 from scaleformer.translation.translator import Translator
 
 #: what decides the scores of a model, beside the documents
@@ -37,6 +42,25 @@ class Evaluation:
     report: BleuReport
     request: Request
     seconds: float | None
+
+
+@contextmanager
+def translated_corpus(
+    model: Translator,
+    corpus: ChosenCorpus,
+    decoding: DecodingConfig,
+    mode: Mode,
+    max_tokens: MaxTokens | None,
+    most: int | None,
+    part: Path,
+) -> Iterator[list[TranslatedDocument]]:
+    """The documents of a corpus, at most so many, with their translations, which are in the file `part` until the block
+    ends: the same call goes on after an interruption."""
+    documents = list(islice(corpus.source.read(), most))
+    texts, ids = [document.source for document in documents], [document.id for document in documents]
+    request = Request(texts, decoding, ids, mode, max_tokens, corpus.tag)
+    with resumable_translations(model, request, part, counted(len(documents), "document")) as translations:
+        yield translated(documents, translations)
 
 
 def write_evaluation(

@@ -7,7 +7,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from anyio import to_thread
@@ -75,13 +75,19 @@ def language(code: str) -> dict[str, str]:
         return {"code": code, "name": code}
 
 
+@cache
+def _identifier() -> Any:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
 def detect(text: str) -> list[dict[str, Any]]:
     """The likeliest languages of a text, with their confidence in percent. Raises HTTPException without py3langid."""
     try:
-        from py3langid.langid import MODEL_FILE, LanguageIdentifier
+        ranking = _identifier().rank(text)
     except ImportError:
         raise HTTPException(501, "detection needs py3langid: pip install 'scaleformer[documents]'") from None
-    ranking = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True).rank(text)
     return [{"language": str(code), "confidence": round(100 * float(share), 1)} for code, share in ranking[:3]]
 
 

@@ -41,6 +41,7 @@ class Gate:
         self._token = token.encode() if token is not None else None
         self._present = 0
         self._asked: dict[str, deque[float]] = {}  # by address, when within the last minute
+        self._forget = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -114,12 +115,12 @@ class Gate:
     def _wait_of(self, scope: Scope) -> int:
         """How many seconds an address has to wait; 0 if it need not, and then this request counts."""
         now, address = time.monotonic(), (scope.get("client") or ("",))[0]
-        for one in list(self._asked):
-            while self._asked[one] and self._asked[one][0] <= now - 60:
-                self._asked[one].popleft()
-            if not self._asked[one]:
-                del self._asked[one]
+        if now >= self._forget:  # addresses that have not asked for a minute
+            self._asked = {one: asked for one, asked in self._asked.items() if asked[-1] > now - 60}
+            self._forget = now + 60
         asked = self._asked.setdefault(address, deque())
+        while asked and asked[0] <= now - 60:
+            asked.popleft()
         if len(asked) >= self._limits.per_minute:
             return ceil(asked[0] + 60 - now)
         asked.append(now)
