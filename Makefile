@@ -47,7 +47,7 @@ bench: install  ## Time attention, training and decoding beside their peers; wri
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -c constraints.txt $(JOEYNMT)
 	$(BIN)/python -m scripts.bench_attention
 	TORCH_CPP_LOG_LEVEL=ERROR $(BIN)/scaleformer benchmark training
-	$(BIN)/scaleformer benchmark decoding
+	$(BIN)/python -m scripts.bench_decoding
 	$(BIN)/python -m scripts.pages.benchmarks
 
 bench-gpu: install  ## Time training steps, attention and decoding on a GPU in some 10 minutes; continues where it was

@@ -1,12 +1,10 @@
-"""Shared parts of the benchmarks of whole models: sizes, models, documents, our loss, bytes of a state."""
+"""Shared parts of the benchmarks of whole models: sizes, models, documents, our loss."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -67,29 +65,6 @@ def make_batch(documents: int, tokens: int, segment: int, vocabulary: int, gener
     return Batch(
         source, mask, separators.cumsum(1) - separators, target_input, target, mask, (target_input == SEP).cumsum(1)
     )
-
-
-def tensors(state: Any) -> Iterator[Tensor]:
-    """All tensors of a state, in nested dataclasses, mappings, lists and objects with attributes."""
-    if isinstance(state, Tensor):
-        yield state
-    elif isinstance(state, Mapping):
-        for value in state.values():
-            yield from tensors(value)
-    elif isinstance(state, (list, tuple)):
-        for value in state:
-            yield from tensors(value)
-    elif is_dataclass(state):
-        for field in fields(state):
-            yield from tensors(getattr(state, field.name))
-    elif hasattr(state, "__dict__"):
-        yield from tensors(vars(state))
-
-
-def state_bytes(state: Any) -> int:
-    """The bytes that a state holds, each storage counted once and whole, even if only a view of it is used."""
-    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors(state)}
-    return sum(storages.values())
 
 
 def available_memory() -> float:

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import importlib
 import logging
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.metadata import PackageNotFoundError, version
-from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,22 +16,21 @@ import torch
 from torch import Tensor
 
 from scaleformer.batch import Batch
-from scaleformer.benchmarks.ctranslate import CTRANSLATE2
-from scaleformer.benchmarks.models import Sizes, state_bytes
+from scaleformer.benchmarks.models import Sizes
 from scaleformer.model.attention.positions import sinusoids
 from scaleformer.vocabulary import BOS, EOS, PAD, SEP, UNK
 
 MARIAN, T5, JOEYNMT = "Marian (transformers)", "T5 (transformers)", "JoeyNMT"
 #: the package of each peer
-PACKAGES = {MARIAN: "transformers", T5: "transformers", JOEYNMT: "joeynmt", CTRANSLATE2: "ctranslate2"}
+PACKAGES = {MARIAN: "transformers", T5: "transformers", JOEYNMT: "joeynmt"}
 
 Loss = Callable[[Batch], Tensor]
 
 
-def peer_versions() -> dict[str, str]:
-    """The versions of the installed peers."""
+def peer_versions(packages: Iterable[str] = tuple(PACKAGES.values())) -> dict[str, str]:
+    """The versions of those packages that are installed, by default of the peers of training."""
     found = {}
-    for package in sorted(set(PACKAGES.values())):
+    for package in sorted(set(packages)):
         try:
             found[package] = version(package)
         except PackageNotFoundError:
@@ -165,36 +162,3 @@ def joeynmt_loss(model: Any) -> Loss:
         return total / batch.target_mask.sum()
 
     return loss
-
-
-class _Clock:
-    """A logits processor that changes nothing and records the time of each step."""
-
-    def __init__(self) -> None:
-        self.marks: list[float] = []
-
-    def __call__(self, tokens: Tensor, scores: Tensor) -> Tensor:
-        self.marks.append(time.perf_counter())
-        return scores
-
-
-@torch.inference_mode()
-def generate_times(model: Any, batch: Batch, prefix: int, steps: int, beams: int) -> tuple[list[float], int]:
-    """Seconds of each of the last steps of `generate` with its cache, after a prefix given at once; and the bytes of
-    the cache. One document; the encoder is not timed."""
-    clock = _Clock()
-    target = batch.target_input.repeat(1, 1 + prefix // batch.target_input.shape[1])[:, : prefix + 1]
-    mask = batch.source_mask.long()
-    out = model.generate(
-        encoder_outputs=model.get_encoder()(input_ids=batch.source, attention_mask=mask),
-        attention_mask=mask,
-        decoder_input_ids=target,
-        num_beams=beams,
-        do_sample=False,
-        min_new_tokens=steps + 1,
-        max_new_tokens=steps + 1,
-        use_cache=True,
-        logits_processor=[clock],
-        return_dict_in_generate=True,
-    )
-    return [after - before for before, after in pairwise(clock.marks)], state_bytes(out.past_key_values)

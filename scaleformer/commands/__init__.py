@@ -38,7 +38,6 @@ COMMANDS = {
     "plot": "Draw the figures and the page of one or several runs",
     "attention-maps": "Save and draw where a model looks",
     "benchmark training": "Compare training speed with other libraries",
-    "benchmark decoding": "Compare decoding speed with other libraries",
 }
 
 

@@ -1,13 +1,10 @@
-"""Models and documents of the benchmarks, and the bytes of a state."""
+"""Models and documents of the benchmarks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
-from torch import Tensor
 
-from scaleformer.benchmarks.models import Sizes, available_memory, make_batch, make_model, state_bytes
+from scaleformer.benchmarks.models import Sizes, available_memory, make_batch, make_model
 from scaleformer.vocabulary import BOS, EOS, SEP
 
 
@@ -29,17 +26,6 @@ def test_models_have_the_sizes() -> None:
     model = make_model("softmax", Sizes(layers=1, width=8, feedforward=12, heads=2, vocabulary=30))
     assert model.output_weight.shape == (30, 8)
     assert len(model.encoder_layers) == len(model.decoder_layers) == 1
-
-
-def test_bytes_of_a_state_count_each_piece_of_memory_once() -> None:
-    @dataclass
-    class Held:
-        keys: Tensor
-        rest: dict[str, list[Tensor | None]]
-
-    whole = torch.zeros(10)
-    state = [Held(whole[:3], {"a": [whole, None], "b": [torch.zeros(2, dtype=torch.float64)]}), (1, "text")]
-    assert state_bytes(state) == 10 * 4 + 2 * 8
 
 
 def test_some_memory_is_free() -> None:

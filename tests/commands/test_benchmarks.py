@@ -1,4 +1,4 @@
-"""The benchmarks of training and decoding as commands, on the smallest sizes and without peers."""
+"""The benchmark of training as a command, on the smallest sizes and without peers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,6 @@ TINY = ["sizes.layers=1", "sizes.width=8", "sizes.feedforward=8", "sizes.heads=2
 @pytest.fixture(scope="module")
 def training() -> Benchmark:
     return Benchmark("benchmark training")
-
-
-@pytest.fixture(scope="module")
-def decoding() -> Benchmark:
-    return Benchmark("benchmark decoding")
 
 
 @pytest.mark.usefixtures("small_products")
@@ -65,54 +60,18 @@ def test_what_is_measured_stays_where_the_benchmark_is_stopped(
     assert {row["length"] for row in rows} == {8}
 
 
-def test_decoding(
-    decoding: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(decoding.module, "peer_versions", dict)
-    sizes = ["positions=12", "source=9", "batches=[1,2]", "beams=[1,2]", "systems=[segment_recall]"]
-    sizes += ["texts=3", "segment=4", "rounds=1"]
-    decoding.main([*TINY, *sizes, f"output={tmp_path}"])
-    result = json.loads((tmp_path / "decoding.json").read_text())
-    assert [(c["batch"], c["beams"]) for c in result["curves"]] == [(1, 1), (1, 2), (2, 1), (2, 2)]
-    assert result["comparisons"] == []
-    assert [(r["precision"], r["texts"], r["tokens"], r["beams"]) for r in result["throughput"]] == [
-        (precision, *what) for precision in ("fp32", "int8") for what in ((3, 4, 1), (3, 4, 2), (1, 216, 1))
-    ]
-    assert {r["ratio"] for r in result["throughput"]} == {None}
-    said = capsys.readouterr().out
-    assert "Marian (transformers) left out: not installed" in said
-    assert "CTranslate2 left out: not installed (pip install -e '.[bench]')" in said
-    assert "## Decoding" in write_page(tmp_path, tmp_path / "page.md").read_text()
-    assert (tmp_path / "decoding.png").stat().st_size > 1000
-
-
-def test_long_decoding(decoding: Benchmark, tmp_path: Path) -> None:
-    sizes = ["long=20", "source=9", "systems=[scaleformer]"]
-    decoding.main([*TINY, *sizes, f"output={tmp_path}"])
-    result = json.loads((tmp_path / "decoding_long.json").read_text())
-    (curve,) = result["curves"]
-    assert (curve["batch"], curve["beams"], len(curve["ends"])) == (1, 1, 8)
-    assert result["comparisons"] == []
-    assert "## Decoding far" in write_page(tmp_path, tmp_path / "page.md").read_text()
-
-
 @pytest.mark.parametrize(
-    ("name", "argument", "message"),
+    ("argument", "message"),
     [
-        ("training", "colour=red", "colour"),
-        ("training", "systems=[fairseq]", "systems is ['fairseq']: it must be a nonempty list of one of scaleformer"),
-        ("training", "precisions=[]", "precisions is []: it must be a nonempty list of one of float32, bfloat16"),
-        ("training", "lengths=[4]", "lengths is [4]: it must be a nonempty list of int of at least 8"),
-        ("training", "repeats=0", "repeats is 0: it must be an int of at least 1"),
-        ("decoding", "beams=[]", "beams is []: it must be a nonempty list of int"),
-        ("decoding", "systems=[fairseq]", "systems is ['fairseq']: it must be a nonempty list of one of scaleformer"),
-        ("decoding", "long=4", "long is 4: it must be an int of at least 17"),
+        ("colour=red", "colour"),
+        ("systems=[fairseq]", "systems is ['fairseq']: it must be a nonempty list of one of scaleformer"),
+        ("precisions=[]", "precisions is []: it must be a nonempty list of one of float32, bfloat16"),
+        ("lengths=[4]", "lengths is [4]: it must be a nonempty list of int of at least 8"),
+        ("repeats=0", "repeats is 0: it must be an int of at least 1"),
     ],
     ids=lambda value: value if "=" in value and ":" not in value else "",
 )
-def test_wrong_options(
-    name: str, argument: str, message: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_options(training: Benchmark, argument: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        request.getfixturevalue(name).main(argument.split())
+        training.main(argument.split())
     assert message in capsys.readouterr().err

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from scaleformer.benchmarks.models import tensors
 from scaleformer.ops.recall.decoding import RecallCausalState, recall_causal_init, recall_causal_step
 from scaleformer.ops.recall.decoding_cross import recall_cross_state, recall_cross_step
 from scaleformer.ops.recall.decoding_text import recall_causal_states
+from scripts.bench_decoding.state import tensors
 from tests.ops.recall.inputs import Case, call, make
 from tests.ops.segments.inputs import SEGMENTS, SegmentInputs, make_segments
 from tests.pairwise import pairwise

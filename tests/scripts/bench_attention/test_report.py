@@ -9,7 +9,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from scripts.bench_attention.report import attention_tables, draw, long_tables
-from tests.benchmarks.test_report import cells, looks
+from tests.benchmarks.test_report import cells
+from tests.scripts.bench_decoding.test_report import looks
 
 ATTENTION = {
     "rows": [

@@ -9,10 +9,10 @@ from statistics import median
 
 import torch
 
-from scaleformer.benchmarks.ctranslate import CTRANSLATE2, CTranslate2
-from scaleformer.benchmarks.decoding import Endless, fixed_length
 from scaleformer.benchmarks.models import Sizes, make_batch, make_model
 from scaleformer.decoding.search import decode
+from scripts.bench_decoding.ctranslate import CTRANSLATE2, CTranslate2
+from scripts.bench_decoding.steps import Endless, fixed_length
 
 #: segments of the document
 SEGMENTS = 54

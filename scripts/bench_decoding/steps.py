@@ -7,17 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from scaleformer.batch import Batch
-from scaleformer.benchmarks.models import Sizes, make_batch, make_model, state_bytes
-from scaleformer.benchmarks.peers import MARIAN, generate_times, make_marian
+from scaleformer.benchmarks.models import Sizes, make_batch, make_model
+from scaleformer.benchmarks.peers import MARIAN, make_marian
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import DecodableModel, decode
 from scaleformer.model.transformer import DecoderState, Encoded, Transformer
 from scaleformer.vocabulary import EOS, SEP
+from scripts.bench_decoding.state import state_bytes
 
 #: first tokens, left out of every curve: allocators and caches are filling
 WARM_UP = 100
@@ -182,3 +184,36 @@ def compare(
         Comparison(name, source, position, beams, value, seconds[MARIAN] / value, states[name])
         for name, value in seconds.items()
     ]
+
+
+class _Clock:
+    """A logits processor that changes nothing and records the time of each step."""
+
+    def __init__(self) -> None:
+        self.marks: list[float] = []
+
+    def __call__(self, tokens: Tensor, scores: Tensor) -> Tensor:
+        self.marks.append(time.perf_counter())
+        return scores
+
+
+@torch.inference_mode()
+def generate_times(model: Any, batch: Batch, prefix: int, steps: int, beams: int) -> tuple[list[float], int]:
+    """Seconds of each of the last steps of `generate` with its cache, after a prefix given at once; and the bytes of
+    the cache. One document; the encoder is not timed."""
+    clock = _Clock()
+    target = batch.target_input.repeat(1, 1 + prefix // batch.target_input.shape[1])[:, : prefix + 1]
+    mask = batch.source_mask.long()
+    out = model.generate(
+        encoder_outputs=model.get_encoder()(input_ids=batch.source, attention_mask=mask),
+        attention_mask=mask,
+        decoder_input_ids=target,
+        num_beams=beams,
+        do_sample=False,
+        min_new_tokens=steps + 1,
+        max_new_tokens=steps + 1,
+        use_cache=True,
+        logits_processor=[clock],
+        return_dict_in_generate=True,
+    )
+    return [after - before for before, after in pairwise(clock.marks)], state_bytes(out.past_key_values)

@@ -19,7 +19,7 @@ from scaleformer.model.config import ModelConfig
 from scaleformer.model.transformer import Transformer
 from scaleformer.vocabulary import SEP, SPECIAL_PIECES, UNK
 
-CTRANSLATE2 = "CTranslate2"
+CTRANSLATE2, PACKAGE = "CTranslate2", "ctranslate2"
 
 
 class CTranslate2:
@@ -30,7 +30,7 @@ class CTranslate2:
     """
 
     def __init__(self, sizes: Sizes, threads: int, precision: str = "float32", device: str = "cpu") -> None:
-        library = importlib.import_module("ctranslate2")
+        library = importlib.import_module(PACKAGE)
         with TemporaryDirectory() as folder:
             _make_spec(sizes, precision).save(folder)
             self._translator = library.Translator(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from scaleformer.benchmarks import throughput
-from scaleformer.benchmarks.ctranslate import CTRANSLATE2, CTranslate2
 from scaleformer.benchmarks.models import Sizes
+from scripts.bench_decoding import whole
+from scripts.bench_decoding.ctranslate import CTRANSLATE2, CTranslate2
 
 TINY = Sizes(1, 8, 8, 2, 30)
 
@@ -31,9 +31,9 @@ def test_each_system_translates_as_much_as_the_peer(monkeypatch: pytest.MonkeyPa
         peers.append(Peer(*given))  # type: ignore[arg-type]
         return peers[-1]
 
-    monkeypatch.setattr(throughput, "CTranslate2", make)
+    monkeypatch.setattr(whole, "CTranslate2", make)
     said: list[str] = []
-    rows = list(throughput.measure_throughput(["softmax"], TINY, 3, 4, [1, 2], 2, 1, True, said.append))
+    rows = list(whole.measure_throughput(["softmax"], TINY, 3, 4, [1, 2], 2, 1, True, said.append))
     assert [peer.precision for peer in peers] == ["float32", "int8"]
     whats = [((3, 4), 4, 1), ((3, 4), 4, 2), ((1, 216), 216, 1)]
     assert peers[0].given == [what for what in whats for _ in range(3)]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
-from scaleformer.benchmarks import decoding
-from scaleformer.benchmarks.decoding import Endless, compare, measure_curve, step_times
 from scaleformer.benchmarks.models import Sizes, make_batch, make_model
 from scaleformer.benchmarks.peers import MARIAN
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import decode
 from scaleformer.vocabulary import SEP
+from scripts.bench_decoding import steps
+from scripts.bench_decoding.state import state_bytes
+from scripts.bench_decoding.steps import Endless, compare, measure_curve, step_times
 
 SIZES = Sizes(layers=1, width=8, feedforward=12, heads=2, vocabulary=30)
 
@@ -60,10 +63,21 @@ def test_the_comparison_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append((prefix, steps, beams))
         return [2.0] * steps, 77
 
-    monkeypatch.setattr(decoding, "make_marian", lambda sizes, positions: torch.nn.Identity())
-    monkeypatch.setattr(decoding, "generate_times", generate_times)
+    monkeypatch.setattr(steps, "make_marian", lambda sizes, positions: torch.nn.Identity())
+    monkeypatch.setattr(steps, "generate_times", generate_times)
     rows = compare(["scaleformer"], SIZES, source=12, position=8, steps=3, beams=2, segment=5, rounds=2)
     assert asked == [(5, 3, 2)] * 2
     ours, peer = rows
     assert (peer.system, peer.seconds, peer.ratio, peer.state) == (MARIAN, 2.0, 1.0, 77)
     assert ours.ratio == pytest.approx(2.0 / ours.seconds)
+
+
+def test_bytes_of_a_state_count_each_piece_of_memory_once() -> None:
+    @dataclass
+    class Held:
+        keys: Tensor
+        rest: dict[str, list[Tensor | None]]
+
+    whole = torch.zeros(10)
+    state = [Held(whole[:3], {"a": [whole, None], "b": [torch.zeros(2, dtype=torch.float64)]}), (1, "text")]
+    assert state_bytes(state) == 10 * 4 + 2 * 8
