@@ -23,7 +23,7 @@ from scaleformer.report.style import label, legend_below, line_styles, panels, s
 from scaleformer.system.allocator import use_huge_pages
 from scaleformer.system.cpu import set_up_cpu
 from scaleformer.system.errors import one_line_errors
-from scaleformer.system.provenance import device_in_words, provenance, write_result
+from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.timing import alternate
 from scripts.bench_attention.cost import (
     Arguments,
@@ -35,7 +35,7 @@ from scripts.bench_attention.cost import (
     segment_numbers,
 )
 from scripts.bench_attention.options import ALL, KERNEL, PASSES, Options, parse
-from scripts.bench_attention.report import set_scales
+from scripts.bench_attention.report import device_in_words, set_scales
 
 USUAL = {
     "cases": ["causal", "bidirectional", "cross"],

@@ -85,8 +85,3 @@ def write_result(path: str | Path, payload: Mapping[str, Any]) -> Path:
     with atomic_writer(path) as file:
         file.write(text + "\n")
     return Path(path)
-
-
-def device_in_words(device: Mapping[str, Any]) -> str:
-    """The `device` of a result for people: "AMD EPYC, threads 2"."""
-    return ", ".join([device["name"], *(f"{key} {device[key]}" for key in device if key not in ("type", "name"))])

@@ -9,8 +9,6 @@ from statistics import median
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.autograd.graph import saved_tensors_hooks
 from torch.profiler import ProfilerActivity, profile
 
 
@@ -51,20 +49,6 @@ def peak_memory(function: Callable[[], object], device: torch.device) -> int:
         held += change
         peak = max(peak, held)
     return peak
-
-
-def saved_bytes(function: Callable[[], object]) -> int:
-    """The bytes that the function saves for its backward pass, arguments included; each storage counts once."""
-    kept: dict[int, Tensor] = {}  # held until the end, so that no address is reused
-
-    def pack(x: Tensor) -> Tensor:
-        kept[x.untyped_storage().data_ptr()] = x
-        return x
-
-    with saved_tensors_hooks(pack, lambda x: x):
-        out = function()
-    assert out is not None
-    return sum(x.untyped_storage().nbytes() for x in kept.values())
 
 
 def wait(device: torch.device) -> None:

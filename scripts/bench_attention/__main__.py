@@ -23,10 +23,10 @@ from rich.console import Console
 from scaleformer.system.allocator import use_huge_pages
 from scaleformer.system.cpu import set_up_cpu
 from scaleformer.system.errors import one_line_errors
-from scaleformer.system.provenance import device_in_words, provenance, write_result
+from scaleformer.system.provenance import provenance, write_result
 from scripts.bench_attention.cost import AttentionCost, measure_costs, slopes
 from scripts.bench_attention.options import SLOPE_FROM, Options, parse
-from scripts.bench_attention.report import attention_tables, draw, long_tables
+from scripts.bench_attention.report import attention_tables, device_in_words, draw, long_tables
 
 
 def compare(options: Options) -> Iterator[dict[str, Any]]:

@@ -11,12 +11,12 @@ from statistics import linear_regression
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.functional import scaled_dot_product_attention
 
 from scaleformer.ops import SegmentLayout, get_feature_map, relative_kernel_attention, segment_recall_attention
 from scaleformer.ops.common.relative_positions import relative_scores
-from scaleformer.ops.kernel.paper import algorithm_1, algorithm_2, paper_attention
-from scaleformer.system.timing import alternate, peak_memory, saved_bytes
+from scaleformer.system.timing import alternate, peak_memory
 from scripts.bench_attention.options import (
     ALL,
     KERNEL,
@@ -27,6 +27,7 @@ from scripts.bench_attention.options import (
     SOFTMAX,
     Options,
 )
+from scripts.bench_attention.paper import algorithm_1, algorithm_2, paper_attention
 
 CPU = torch.device("cpu")
 
@@ -221,3 +222,17 @@ def slopes(rows: Iterable[AttentionCost], quantity: str = "seconds") -> dict[str
         for key, found in points.items()
         if len(found) > 2
     }
+
+
+def saved_bytes(function: Callable[[], object]) -> int:
+    """The bytes that the function saves for its backward pass, arguments included; each storage counts once."""
+    kept: dict[int, Tensor] = {}  # held until the end, so that no address is reused
+
+    def pack(x: Tensor) -> Tensor:
+        kept[x.untyped_storage().data_ptr()] = x
+        return x
+
+    with saved_tensors_hooks(pack, lambda x: x):
+        out = function()
+    assert out is not None
+    return sum(x.untyped_storage().nbytes() for x in kept.values())

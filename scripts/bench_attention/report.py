@@ -39,6 +39,11 @@ def long_tables(result: Result) -> list[str]:
     return [*attention_tables(result), markdown(header, lines)]
 
 
+def device_in_words(device: Result) -> str:
+    """The `device` of a result for people: "AMD EPYC, threads 2"."""
+    return ", ".join([device["name"], *(f"{key} {device[key]}" for key in device if key not in ("type", "name"))])
+
+
 def _time(row: Result) -> str:
     ratio = "" if row["ratio"] is None else f" ({row['ratio']:.2f})"
     return f"{row['seconds'] * 1e3:.3g}{ratio}"

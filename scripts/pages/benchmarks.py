@@ -19,9 +19,8 @@ from scaleformer.benchmarks.models_report import training_tables
 from scaleformer.benchmarks.tables import Result
 from scaleformer.system.errors import one_line_errors
 from scaleformer.system.files import atomic_writer
-from scaleformer.system.provenance import device_in_words
 from scripts.algorithm_choice import choice_tables
-from scripts.bench_attention.report import attention_tables, long_tables
+from scripts.bench_attention.report import attention_tables, device_in_words, long_tables
 from scripts.bench_decoding.report import decoding_tables
 
 PAGE = Path(__file__).parents[2] / "docs/benchmarks.md"

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from scaleformer.system.provenance import device_in_words, provenance, remember_command, write_result
+from scaleformer.system.provenance import provenance, remember_command, write_result
 
 
 def test_provenance_is_complete(monkeypatch):
@@ -51,8 +51,3 @@ def test_values_json_cannot_hold_keep_the_old_file(tmp_path):
         with pytest.raises(ValueError, match=r"x\.json: the result cannot be written as JSON"):
             write_result(path, payload)
     assert json.loads(path.read_text()) == {"score": 1}
-
-
-def test_a_device_in_words():
-    assert device_in_words({"type": "cpu", "name": "AMD EPYC", "threads": 2}) == "AMD EPYC, threads 2"
-    assert device_in_words({"type": "cuda", "name": "H200"}) == "H200"

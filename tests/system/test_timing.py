@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from scaleformer.system.timing import alternate, peak_memory, saved_bytes
+from scaleformer.system.timing import alternate, peak_memory
 
 
 def test_functions_take_turns() -> None:
@@ -22,11 +22,3 @@ def test_peak_memory_counts_what_is_held_at_once() -> None:
         return first.sum()
 
     assert 3 * 4000 <= peak_memory(function, torch.device("cpu")) < 4 * 4000
-
-
-def test_saved_bytes_counts_each_storage_once() -> None:
-    x = torch.zeros(100, requires_grad=True)
-    y = torch.zeros(100)
-    assert saved_bytes(lambda: x * y) == 400  # y alone: it has no gradient itself
-    assert saved_bytes(lambda: (x * x).exp()) == 800  # x, and the exponential
-    assert saved_bytes(lambda: y * y) == 0

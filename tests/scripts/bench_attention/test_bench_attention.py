@@ -12,7 +12,7 @@ import torch
 
 from scripts.bench_attention import __main__ as program
 from scripts.bench_attention import cost as attention
-from scripts.bench_attention.cost import beside_softmax
+from scripts.bench_attention.cost import beside_softmax, saved_bytes
 from scripts.bench_attention.options import KERNEL, SOFTMAX, Options, parse
 from scripts.pages.benchmarks import write_page
 from tests.commands.calls import refusal
@@ -167,3 +167,11 @@ def test_wrong_options_are_refused_in_one_line(
     monkeypatch.chdir(tmp_path)
     assert refusal(capsys, lambda: program.main(shlex.split(arguments))).startswith(f"error: {message}")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_saved_bytes_counts_each_storage_once() -> None:
+    x = torch.zeros(100, requires_grad=True)
+    y = torch.zeros(100)
+    assert saved_bytes(lambda: x * y) == 400  # y alone: it has no gradient itself
+    assert saved_bytes(lambda: (x * x).exp()) == 800  # x, and the exponential
+    assert saved_bytes(lambda: y * y) == 0

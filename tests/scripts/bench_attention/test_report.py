@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from scripts.bench_attention.report import attention_tables, draw, long_tables
+from scripts.bench_attention.report import attention_tables, device_in_words, draw, long_tables
 from tests.benchmarks.test_report import cells
 from tests.scripts.bench_decoding.test_report import looks
 
@@ -54,3 +54,8 @@ def test_every_line_of_a_figure_looks_different(tmp_path: Path, monkeypatch: pyt
     case = {"case": "causal", "passes": "forward", "seconds": 1.0, "length": 8}
     draw([{**case, "system": system} for system in systems], tmp_path, "conditions")
     assert looks(*figures) == len(systems)
+
+
+def test_a_device_in_words():
+    assert device_in_words({"type": "cpu", "name": "AMD EPYC", "threads": 2}) == "AMD EPYC, threads 2"
+    assert device_in_words({"type": "cuda", "name": "H200"}) == "H200"

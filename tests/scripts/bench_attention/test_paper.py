@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from scaleformer.ops.kernel.paper import algorithm_1, algorithm_2, paper_attention
+from scripts.bench_attention.paper import algorithm_1, algorithm_2, paper_attention
 from tests.ops.inputs import make_inputs
 from tests.ops.kernel.naive import dense_attention
-from tests.ops.kernel.printed import algorithm_2_printed
+from tests.scripts.bench_attention.printed import algorithm_2_printed
 
 LENGTHS = [(1, 1), (6, 6), (12, 12), (4, 15), (15, 4), (1, 9), (9, 1)]
 HORIZON = 3
