@@ -28,7 +28,6 @@ COMMANDS = {
     "boundaries": "Measure the cost of missing segment boundaries",
     "confidence": "Learn and measure which segments are likely bad",
     "consistency": "Score consistent translation of names and terms",
-    "terms": "Measure whether requested terms are used",
     "comet": "Score saved translations with COMET",
     "score": "Log-probabilities; BLEU of any system's output",
     "rerank": "Choose by minimum Bayes risk from n-best lists, samples",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from scaleformer.evaluation.terminology import RequiredTerm, find_required, score_terms, two_ways
 from scaleformer.text.documents import Document
 from scaleformer.text.terms import Term
 from scaleformer.translation.translator import Translator
+from scripts.terms import RequiredTerm, find_required, main, score_terms, two_ways
 from tests.runs import DOCUMENTS, make_run
 
 WAYS = {"house": ("haus", "bude"), "dog": ("hund", "kläffer")}
@@ -49,3 +50,17 @@ def test_terms_are_counted_without_and_with(tmp_path: Path) -> None:
     assert (score.before, score.after, score.inflected) == (0.0, 1.0, 1.0)
     with pytest.raises(ValueError, match="translates in two ways"):
         score_terms(translator, [], translator.decoding)
+
+
+def test_a_run_is_measured_and_the_result_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = [("bird house", "vogel haus"), ("bird house", "vogel bude"), ("tree bird", "baum vogel")] * 20
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for split, lines in {"train": pairs, "test": pairs[1:3]}.items():
+        document = {"id": split, "source": [s for s, _ in lines], "target": [t for _, t in lines]}
+        (corpus / f"{split}.jsonl").write_text(json.dumps(document) + "\n")
+    run = make_run(tmp_path / "run")
+    main([str(run), "--data", str(corpus), "--count", "1", "--ask", "other"])
+    assert "requested as the other" in capsys.readouterr().out
+    result = json.loads((run / "results" / "terms-other-test.json").read_text())
+    assert (result["required"], result["ask"], result["scores"]["terms"]) == (1, "other", 1)

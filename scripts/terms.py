@@ -1,21 +1,34 @@
-"""Are requested terms used? Tests words that the training text translates in two ways, requesting one of them."""
+"""Are requested terms used? Tests words of the test split that the training split translates in two ways.
+
+    python -m scripts.terms CHECKPOINT [--data FOLDER] [--count 300] [--ask other]
+
+Each word is requested as in the reference, or in the other way, with two segments on either side. Prints and writes the
+share of requested forms without and with the term, BLEU likewise, and how many segments without a term changed.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal, get_args
 
 import sacrebleu
 
 from scaleformer.data.augment.annotating import learn_partners
 from scaleformer.decoding.config import DecodingConfig
+from scaleformer.evaluation.corpus import choose_corpus
+from scaleformer.evaluation.translation_run import provenance_of, results_folder
+from scaleformer.system.errors import one_line_errors
+from scaleformer.system.files import check_file
+from scaleformer.system.provenance import write_result
 from scaleformer.text.documents import Document
 from scaleformer.text.terms import Term, find_terms, pattern_of
 from scaleformer.translation.request import Request
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
+from scripts.arguments import Parser
 
 Ask = Literal["reference", "other"]
 LIKELY = 0.1  # least probability of each of the two translations, in either direction
@@ -138,3 +151,36 @@ def score_terms(translator: Translator, required: Sequence[RequiredTerm], config
         len(rest),
         sum(old != new for old, new in rest),
     )
+
+
+def main(given: Sequence[str] | None = None) -> None:
+    """The program: its arguments are those in the text of the module."""
+    parser = Parser("python -m scripts.terms", __doc__)
+    parser.add_argument("checkpoint", help="a run directory, a checkpoint file or an exported model")
+    parser.add_argument("--data", help="folder of a corpus in JSON Lines instead of that of the run")
+    parser.add_argument("--count", type=int, default=300, help="segments with a term; at most a tenth with the same")
+    parser.add_argument("--ask", choices=get_args(Ask), default="reference", help="which translation to request")
+    parser.add_argument("--split", default="test", help="of the segments; the translations come from train")
+    parser.add_argument("--output", help="file of the result; None is results/terms-ASK-SPLIT.json of the run")
+    parser.add_argument("--device", default="auto", help="cpu, cuda or auto")
+    options = parser.parse_args(given)
+    check_file("output", options.output)
+    translator = Translator.load(options.checkpoint, options.device)
+    data = None if options.data is None else {"format": "jsonl", "path": options.data}
+    train, test = (choose_corpus(translator.config, data, split).source.read() for split in ("train", options.split))
+    required = find_required(test, two_ways(train), options.count, options.ask)
+    score = score_terms(translator, required, translator.decoding)
+    path = Path(options.output or results_folder(translator.path) / f"terms-{options.ask}-{options.split}.json")
+    conditions = {"kind": "terms", "ask": options.ask, "split": options.split, "required": options.count}
+    pieces = translator.source_tokenizer.has_terms
+    write_result(path, {**provenance_of(translator), **conditions, "annotated": pieces, "scores": asdict(score)})
+    print(f"{score.terms:,} terms, {score.words:,} words, requested as the {options.ask}")
+    print(f"requested form: {score.before:.1%} without, {score.after:.1%} with ({score.inflected:.1%} with endings)")
+    print(f"BLEU: {score.bleu_before:.2f} without terms, {score.bleu_after:.2f} with")
+    print(f"segments without a term: {score.changed:,} of {score.others:,} changed")
+    print(f"written to {path}")
+
+
+if __name__ == "__main__":
+    with one_line_errors():
+        main()
