@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
+from torch import Tensor
 
 from scaleformer.checkpoints.package import read_checkpoint
 from scaleformer.system.errors import Interrupted
 
 LAST, PREVIOUS = "last.ckpt", "previous.ckpt"
+STATES = ("state_dict", "current_model_state")  # the second beside an average of the weights
 
 
 class SafeCheckpointIO(TorchCheckpointIO):
@@ -22,12 +25,19 @@ class SafeCheckpointIO(TorchCheckpointIO):
 
     Lightning (2.6) writes to the system's temporary folder and moves the file from there. Across file systems that
     copies over the last good checkpoint, which a full disk cuts short. It also silently ignores a PermissionError.
+
+    kept  weights that checkpoints leave out, since another file has them: those of the parent of adapters
     """
+
+    kept: Mapping[str, Tensor] = {}
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
         """Raises OSError with the path if it cannot be written, and Interrupted at a signal; an existing file then
         stays unchanged."""
         path = Path(path)
+        for key in checkpoint.keys() & STATES if self.kept else ():
+            own = {name: tensor for name, tensor in checkpoint[key].items() if name not in self.kept}
+            checkpoint = {**checkpoint, key: own}
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +63,8 @@ class SafeCheckpointIO(TorchCheckpointIO):
 
     def load_checkpoint(self, path: str | Path, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """As `model_file.read_checkpoint`: `weights_only`, and ValueError unless scaleformer wrote the checkpoint."""
-        return read_checkpoint(Path(path))
+        content = read_checkpoint(Path(path))
+        return content | {key: {**self.kept, **content[key]} for key in content.keys() & STATES}
 
 
 def _keep(path: Path, name: Path) -> None:

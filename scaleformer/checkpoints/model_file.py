@@ -6,7 +6,7 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -33,6 +33,7 @@ from scaleformer.checkpoints.package import (
 from scaleformer.checkpoints.run_config import all_tagged
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.data.tokenizer_import import prefixes, tagged
+from scaleformer.model.adapter import AdapterConfig, add_adapters, merge_adapters
 from scaleformer.model.config import ModelConfig
 from scaleformer.model.transformer import Transformer
 from scaleformer.system.schema import shown
@@ -136,15 +137,36 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> LoadedMo
                 "they come from different runs"
             )
     try:
+        if any(".parametrizations." in name for name in weights):  # adapters, without the weights of their parent
+            theirs = load_origin(package, path).model.state_dict()
+            model.load_state_dict({name: theirs.get(name, tensor) for name, tensor in model.state_dict().items()})
+            weights = add_adapters(model, theirs, AdapterConfig(**package["config"]["adapter"])) | weights
         model.load_state_dict(weights, assign=foreign)
-    except RuntimeError as error:
+    except (RuntimeError, KeyError, TypeError) as error:
         first = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
         raise ValueError(f"{path}: the weights do not fit the model configuration of the file: {first}") from error
     if foreign and model_config.tie_embeddings:
         model.output_weight = model.target_embedding.weight
+    merge_adapters(model)
     model.to(device).eval()
     known = (package[name] for name in ("longest_segment", "parent", "segmentation"))
     return LoadedModel(model, *tokenizers, package["config"], _sha256(files), path, *known)
+
+
+def load_origin(package: Mapping[str, Any], path: str | Path) -> LoadedModel:
+    """The parent of the adapters in the checkpoint `path`, of which `package` is a part. Raises ValueError in one line
+    if it is missing, or not the same as in the training."""
+    origin = package["parent"]
+    try:
+        parent = load_model(Path(package["config"].get("folder", ""), origin["path"]))
+    except ValueError as error:
+        raise ValueError(f"{path}: its adapters need their parent: {error}: put it back there") from error
+    if parent.sha256 != origin["sha256"]:
+        raise ValueError(
+            f"{path}: its adapters belong to another {parent.path}: its sha256 was {origin['sha256']} and is "
+            f"{parent.sha256} now: put the former one back"
+        )
+    return parent
 
 
 def export_model(loaded: LoadedModel, directory: str | Path) -> None:

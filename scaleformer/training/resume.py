@@ -20,7 +20,7 @@ OVERRIDES = Path(".hydra") / "overrides.yaml"
 RECORD = Path(".hydra") / "hydra.yaml"  # what Hydra composed the configuration from
 CHECKPOINTS = ("last.ckpt", "previous.ckpt", "best.ckpt")  # in the order in which a resume tries them
 # Settings that the weights and the optimizer state depend on, and the exceptions below them.
-FIXED = ("model", "tokenizer", "optimizer", "init_from", "freeze")
+FIXED = ("model", "tokenizer", "optimizer", "init_from", "freeze", "adapter")
 FREE = ("model.dropout", "model.gradient_checkpointing")
 FREE_OF_ATTENTION = ("algorithm", "explore")  # at any site
 CHOICE = re.compile(r"model\.(attention|sites\.\w+)(?:\.name)?")  # the choice of attention, for all sites or one
@@ -95,7 +95,9 @@ def check_settings(package: Mapping[str, Any], config: Mapping[str, Any]) -> Non
     """Raises ValueError where `config` changes a setting that the weights of the run depend on. Warns of other changes
     that affect results, and of a `trainer.max_steps` that the run has passed."""
     differing = []
-    before = {**package["config"], "data": from_here(package["config"].get("data") or {}, package["config"])}
+    usual: dict[str, Any] = {"adapter": {"rank": 0}}  # runs may be older than this group
+    before = {**usual, **package["config"], "data": from_here(package["config"].get("data") or {}, package["config"])}
+    config = {**usual, **config}
     for group in FIXED:
         saved = _flat(before[group], group)
         for name, value in _flat(config[group], group).items():

@@ -13,7 +13,7 @@ import pytorch_lightning as pl
 from rich.console import Console
 
 from scaleformer.checkpoints.lightning_io import SafeCheckpointIO
-from scaleformer.checkpoints.model_file import LoadedModel
+from scaleformer.checkpoints.model_file import LoadedModel, load_origin
 from scaleformer.checkpoints.package import make_package, read_tokenizers
 from scaleformer.checkpoints.run_config import from_here, target_language, trained_mode
 from scaleformer.data.datamodule import DocumentDataModule
@@ -23,6 +23,7 @@ from scaleformer.data.several import data_module
 from scaleformer.evaluation.corpus import ChosenCorpus, training_split
 from scaleformer.evaluation.evaluate import evaluate_translator
 from scaleformer.evaluation.translation_run import Evaluation
+from scaleformer.model.adapter import add_adapters
 from scaleformer.model.transformer import Transformer
 from scaleformer.report.curves import plot_learning_curves
 from scaleformer.system.cpu import set_up_cpu
@@ -156,11 +157,12 @@ def build(config: Mapping[str, Any], signals: SignalWatch, given: Sequence[str] 
         tokenizers = parent.source_tokenizer, parent.target_tokenizer
     data = data_module(settings.data, settings.tokenizer, tokenizers)
     loggers = build_loggers(settings.logger, directory, None if package is None else step)
+    files = SafeCheckpointIO()
     trainer = build_trainer(
         settings.trainer,
         callbacks=build_callbacks(settings.callbacks, directory, data, settings.seed, signals, settings.metrics),
         logger=loggers,
-        plugins=[SafeCheckpointIO()],
+        plugins=[files],
     )
     notes += stage_notes(settings.data, trainer)
     prepare(data, settings)
@@ -177,7 +179,16 @@ def build(config: Mapping[str, Any], signals: SignalWatch, given: Sequence[str] 
     if parent is not None:
         origin = origin_of(parent)
         notes.append(f"init_from {parent.path}: {transfer_weights(parent, model).describe()}")
+    if settings.adapter.rank:
+        if parent is None:
+            parent = load_origin(package or {}, settings.resume or "")
+            transfer_weights(parent, model)
+        frozen = add_adapters(model, parent.model.state_dict(), settings.adapter)
+        files.kept = {f"model.{name}": tensor for name, tensor in frozen.items()}
     notes += freeze(model, settings.freeze)
+    if settings.adapter.rank:
+        free = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        notes.append(f"adapter.rank={settings.adapter.rank}: {free:,} parameters train, the parent's stay")
     module = TranslationModule(
         model,
         make_package(

@@ -14,6 +14,7 @@ from scaleformer.data.config import DataConfig
 from scaleformer.data.tokenizer import TokenizerConfig
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.evaluation.metrics import Metrics
+from scaleformer.model.adapter import AdapterConfig, add_adapters
 from scaleformer.model.config import ModelConfig
 from scaleformer.model.transformer import Transformer
 from scaleformer.system.schema import Natural, OneOf, Positive, Range, from_mapping, hints_of, shown
@@ -159,6 +160,7 @@ class Settings:
     freeze: tuple[str, ...]
     resume: str | None
     run_dir: str
+    adapter: AdapterConfig = field(default_factory=AdapterConfig, kw_only=True)
 
 
 def read_settings(config: Mapping[str, Any]) -> Settings:
@@ -180,8 +182,14 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
             f"tokenizer.extend is {settings.tokenizer.extend}: this adds pieces to the vocabulary of another run: add "
             "init_from=RUN, or leave it out"
         )
+    if settings.adapter.rank and (settings.init_from is None or settings.tokenizer.extend is not None):
+        given = f"adapter.rank is {settings.adapter.rank}: this trains small matrices beside a model that stays"
+        need = "add init_from=MODEL" if settings.init_from is None else "leave tokenizer.extend out"
+        raise ValueError(f"{given}: {need}, or set adapter.rank=0")
     with torch.device("meta"):
         transformer = Transformer(settings.model)  # the attention of each site checks its own options
+        if settings.adapter.rank:
+            add_adapters(transformer, transformer.state_dict(), settings.adapter)
         freeze(transformer, settings.freeze)
         try:
             settings.optimizer.build(transformer.named_parameters())
