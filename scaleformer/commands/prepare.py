@@ -8,6 +8,7 @@
         target_column=translation.es output=data/prepared/opus
     scaleformer prepare format=raw source=docs/en target=docs/es source_language=en target_language=es output=OUT
     scaleformer prepare format=translations input=back.jsonl checkpoint=REVERSE output=data/prepared/back
+    scaleformer prepare format=translations side=target input=taught.jsonl checkpoint=TEACHER output=data/taught
     scaleformer prepare format=sacrebleu input=wmt22:en-de valid=0 test=1 output=data/prepared/wmt22
     scaleformer prepare format=contrapro input=contrapro.json documents=documents output=data/prepared/contrapro
     scaleformer prepare format=voita input=consistency_testsets output=data/prepared/voita

@@ -32,6 +32,7 @@ READ_BY = {
     **dict.fromkeys(("valid", "test", "seed", "drop_empty", "drop_identical", "max_ratio", "min_segments"), CORPORA),
     **dict.fromkeys(("filters", "groups", "num_proc"), CORPORA),
     "checkpoint": ("raw", "translations"),
+    "side": ("translations",),
     **dict.fromkeys(("source", "aligner", "unmatched", "min_confidence"), ("raw",)),
 }
 
@@ -59,6 +60,7 @@ class PrepareConfig:
     source: str | None = None
     aligner: Literal["lexicon", "translation"] = "lexicon"
     checkpoint: str | None = None
+    side: Literal["source", "target"] = "source"
     unmatched: Literal["keep", "drop"] = "keep"
     min_confidence: Share = 0.0
     filters: FilterConfig = field(default_factory=FilterConfig)

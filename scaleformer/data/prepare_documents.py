@@ -17,7 +17,7 @@ from scaleformer.data.quality.decisions import Decisions, decide, filtered
 from scaleformer.data.quality.survey import Split, Survey, survey
 from scaleformer.data.sources import split_sources
 from scaleformer.formats.bitexts import Bitext, Columns, read_bitext
-from scaleformer.formats.json_lines import read_jsonl, read_reversed
+from scaleformer.formats.json_lines import read_jsonl, read_translations
 from scaleformer.formats.recognition import BITEXTS
 from scaleformer.formats.testsets import read_test_set
 from scaleformer.formats.text_pairs import read_text_pair
@@ -77,7 +77,7 @@ def _documents(config: PrepareConfig, report: PrepareReport, raw: RawCorpus | No
     if config.format == "hub":
         return hub_documents(HubConfig(config.input, config.subset, config.data_files, *names), config.split or "train")
     if config.format == "translations":
-        return read_reversed(config.input, report.dropped_documents, report.dropped_segments)
+        return read_translations(config.input, config.side, report.dropped_documents, report.dropped_segments)
     if config.format == "sacrebleu":
         return read_test_set(config.input)
     assert config.target is not None

@@ -75,9 +75,9 @@ def parse_document(line: str, where: str, require_target: bool = True) -> Docume
     return document
 
 
-def read_reversed(path: str | Path, dropped: Counter[str], segments: Counter[str]) -> Iterator[Document]:
-    """Documents of the output of `scaleformer translate`, with the translation as source and the translated text as
-    target, for back-translation [Sennrich 2016].
+def read_translations(path: str | Path, side: str, dropped: Counter[str], segments: Counter[str]) -> Iterator[Document]:
+    """Documents of the output of `scaleformer translate`, with the translation as `side` and the translated text as the
+    other one: "source" for back-translation [Sennrich 2016], "target" for distillation [Kim 2016].
 
     Segments that a length limit cut are left out and counted in `segments`; in `dropped`, documents that it cut in
     every segment or in unknown ones, and those whose segment count differs from the translation's.
@@ -98,4 +98,5 @@ def read_reversed(path: str | Path, dropped: Counter[str], segments: Counter[str
         else:
             segments["cut by the length limit"] += len(cut)
             kept = [place for place in range(len(text)) if place not in cut]
-            yield Document(str(name), *(tuple(side[place] for place in kept) for side in (translation, text)))
+            sides = (translation, text) if side == "source" else (text, translation)
+            yield Document(str(name), *(tuple(texts[place] for place in kept) for texts in sides))

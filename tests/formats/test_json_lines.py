@@ -1,4 +1,4 @@
-"""Reversed translations: what becomes a document, what is left out, and a corpus from them."""
+"""Translations as a corpus: what becomes a document, what is left out, and a corpus from them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from scaleformer.data.prepare import prepare
 from scaleformer.data.prepare_config import PrepareConfig
-from scaleformer.formats.json_lines import read_jsonl, read_reversed
+from scaleformer.formats.json_lines import read_jsonl, read_translations
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document
 
@@ -31,7 +31,7 @@ def write(path: Path, *lines: str) -> Path:
 
 def test_the_translation_becomes_the_source(tmp_path: Path) -> None:
     path, dropped, segments = write(tmp_path / "back.jsonl", *map(json.dumps, RECORDS)), Counter[str](), Counter[str]()
-    assert list(read_reversed(path, dropped, segments)) == KEPT
+    assert list(read_translations(path, "source", dropped, segments)) == KEPT
     assert dropped == {"cut by the length limit": 2, "another number of segments": 1}
     assert segments == {"cut by the length limit": 1}
 
@@ -45,6 +45,21 @@ def test_the_report_names_the_model_of_translations(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "report.json").read_text())["translated_by"] == "abc"
 
 
+def test_a_student_has_the_translations_as_targets(tmp_path: Path) -> None:
+    failed = {"id": "f", "source": ["ocho", "nueve", "diez"], "hypothesis": ["eight", " ", "ten"], "finished": True}
+    path = write(tmp_path / "taught.jsonl", *map(json.dumps, [*RECORDS, failed]))
+    config = PrepareConfig("translations", str(path), str(tmp_path / "out"), valid=0, test=0, side="target")
+    report = prepare(config, translated_by="abc")
+    taught = [Document(one.id, one.target, one.source) for one in KEPT]
+    taught.append(Document("f", ("ocho", "diez"), ("eight", "ten")))
+    assert list(read_jsonl(tmp_path / "out" / "train.jsonl.gz")) == taught
+    assert report.dropped_segments == {"cut by the length limit": 1, "empty": 1}
+    assert report.dropped_documents == {"cut by the length limit": 2, "another number of segments": 1}
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["settings"]["side"] == "target"
+    with pytest.raises(ValueError, match=r"side is 'target': only format=translations reads it, not jsonl"):
+        PrepareConfig("jsonl", str(path), str(tmp_path / "out"), side="target")
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -56,4 +71,4 @@ def test_the_report_names_the_model_of_translations(tmp_path: Path) -> None:
 def test_lines_that_are_not_translations_are_refused(tmp_path: Path, line: str, message: str) -> None:
     path = write(tmp_path / "back.jsonl", json.dumps(RECORDS[0]), line)
     with pytest.raises(DataError, match=f"back.jsonl:2: {message}"):
-        list(read_reversed(path, Counter(), Counter()))
+        list(read_translations(path, "source", Counter(), Counter()))
