@@ -93,16 +93,16 @@ class LoadedModel:
         return []
 
 
-def load_model(path: str | Path, device: str | torch.device = "cpu") -> LoadedModel:
+def load_model(path: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32) -> LoadedModel:
     """Load a run directory (its best checkpoint, else its last), a checkpoint file, an exported model directory, or a
-    model on the Hugging Face Hub by its name.
+    model on the Hugging Face Hub by its name. dtype: of the weights.
 
     Raises ValueError in one line if the file is missing, truncated, of another format, or inconsistent.
     """
     path = find_checkpoint(path)
     foreign = path.is_dir() and public.is_public(path)
     if foreign:
-        settings, weights, files = public.read(path)
+        settings, weights, files = public.read(path, dtype)
         package = {**dict.fromkeys(PACKAGE), **settings}
         for side in SIDES:
             package[f"{side}_tokenizer"] = bytes_to_tensor(package[f"{side}_tokenizer"])
@@ -148,7 +148,7 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> LoadedMo
     if foreign and model_config.tie_embeddings:
         model.output_weight = model.target_embedding.weight
     merge_adapters(model)
-    model.to(device).eval()
+    model.to(device, dtype).eval()
     known = (package[name] for name in ("longest_segment", "parent", "segmentation"))
     return LoadedModel(model, *tokenizers, package["config"], _sha256(files), path, *known)
 

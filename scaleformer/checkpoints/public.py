@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,8 +57,9 @@ def is_public(folder: Path) -> bool:
     return (folder / CONFIG).is_file() and not (folder / "config.yaml").is_file()
 
 
-def read(folder: Path) -> Public:
-    """A model with our names and order of tokens. Raises ValueError in one line for a folder that cannot be read."""
+def read(folder: Path, dtype: torch.dtype = torch.float32) -> Public:
+    """A model with our names and order of tokens, its weights in `dtype`: those that have it are mapped from the
+    files, without a copy. Raises ValueError in one line for a folder that cannot be read."""
     config = read_json(folder / CONFIG)
     kind = config.get("model_type")
     if config.get("auto_map"):
@@ -91,7 +93,7 @@ def read(folder: Path) -> Public:
         raise ValueError(f"{folder}: cannot read {error.filename}: {error.strerror}") from error
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from error
-    return Public(package, _renamed(found, config, vocabularies), [folder / CONFIG, *vocabularies.files, *files])
+    return Public(package, _renamed(found, config, vocabularies, dtype), [folder / CONFIG, *vocabularies.files, *files])
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -184,7 +186,7 @@ def _load(file: Path) -> dict[str, Tensor]:
     try:
         if file.suffix == ".safetensors":
             return load_file(file)
-        return dict(torch.load(file, map_location="cpu", weights_only=True, mmap=True))
+        return dict(torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file)))
     except pickle.UnpicklingError as error:
         raise ValueError(f"{file.name} holds more than tensors, and scaleformer runs no code of a model") from error
     except (SafetensorError, RuntimeError, OSError, EOFError, ValueError, TypeError) as error:
@@ -199,25 +201,27 @@ def _embeddings(config: Mapping[str, Any]) -> tuple[str, str]:
     return "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
 
 
-def _renamed(found: Mapping[str, Tensor], config: Mapping[str, Any], vocabularies: Vocabularies) -> dict[str, Tensor]:
+def _renamed(
+    found: Mapping[str, Tensor], config: Mapping[str, Any], vocabularies: Vocabularies, dtype: torch.dtype
+) -> dict[str, Tensor]:
     source, target = (torch.tensor(side.rows) for side in vocabularies[:2])
     names = _embeddings(config)
-    weights = {"source_embedding.weight": found[names[0]][source].float()}
+    weights = {"source_embedding.weight": found[names[0]][source].to(dtype)}
     weights["target_embedding.weight"] = weights["source_embedding.weight"]
     if names[0] != names[1]:
-        weights["target_embedding.weight"] = found[names[1]][target].float()
+        weights["target_embedding.weight"] = found[names[1]][target].to(dtype)
     weights["output_weight"] = weights["target_embedding.weight"]
     if not config.get("tie_word_embeddings", True):
-        weights["output_weight"] = found["lm_head.weight"][target].float()
+        weights["output_weight"] = found["lm_head.weight"][target].to(dtype)
     bias = found.get("final_logits_bias")
-    bias = torch.zeros(len(target)) if bias is None else bias.flatten()[target].float()
+    bias = torch.zeros(len(target), dtype=dtype) if bias is None else bias.flatten()[target].to(dtype)
     bias[vocabularies.target.new] = NEVER
     weights["output_bias"] = bias
     for name, tensor in found.items():
         if match := _LAYER.fullmatch(name):
             side, number, part, kind = match.groups()
-            weights[f"{side}.{number}.{'.'.join(PARTS.get(p, p) for p in part.split('.'))}.{kind}"] = tensor.float()
+            weights[f"{side}.{number}.{'.'.join(PARTS.get(p, p) for p in part.split('.'))}.{kind}"] = tensor.to(dtype)
         elif match := re.fullmatch(r"model\.(encoder|decoder)\.layer_norm\.(weight|bias)", name):
-            weights[f"{match[1]}_norm.{match[2]}"] = tensor.float()
+            weights[f"{match[1]}_norm.{match[2]}"] = tensor.to(dtype)
     assert SEP not in vocabularies.target.new
     return weights

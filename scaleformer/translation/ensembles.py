@@ -15,14 +15,19 @@ from scaleformer.decoding.ensemble import Average, Ensemble
 from scaleformer.model.transformer import Transformer
 
 
-def load_ensemble(paths: Sequence[str | Path], device: torch.device, average: Average = "probabilities") -> LoadedModel:
+def load_ensemble(
+    paths: Sequence[str | Path],
+    device: torch.device,
+    average: Average = "probabilities",
+    dtype: torch.dtype = torch.float32,
+) -> LoadedModel:
     """Several models as one, with the settings and tokenizers of the first and a hash over all of them.
 
     Raises ValueError in one line if vocabularies differ or the average is unknown, and as `load_model`.
     """
     if not paths:
         raise ValueError("checkpoint=[]: wanted at least one model")
-    first, *others = loaded = [load_model(path, device) for path in paths]
+    first, *others = loaded = [load_model(path, device, dtype) for path in paths]
     for other in others:
         for side in ("source", "target"):
             if getattr(other, f"{side}_tokenizer").hash != getattr(first, f"{side}_tokenizer").hash:

@@ -186,11 +186,12 @@ def test_shards_and_pickles_hold_the_same(pairs: Callable[[str], Pair], tmp_path
     pair = pairs("marian")
     weights = load_file(pair.folder / "model.safetensors")
     wanted = pair.ours.model.state_dict()
-    for name in ("bin", "shards"):
+    for name in ("bin", "legacy", "shards"):
         shutil.copytree(pair.folder, folder := tmp_path / name)
         (folder / "model.safetensors").unlink()
-        if name == "bin":
-            torch.save(weights, folder / "pytorch_model.bin")
+        if name != "shards":  # torch before 1.6 wrote no zip file, which alone can be mapped
+            file = folder / "pytorch_model.bin"
+            torch.save(weights, file, _use_new_zipfile_serialization=name == "bin")
         else:
             names = sorted(weights)
             halves = {"model-1.safetensors": names[::2], "model-2.safetensors": names[1::2]}
@@ -200,6 +201,8 @@ def test_shards_and_pickles_hold_the_same(pairs: Callable[[str], Pair], tmp_path
             (folder / "model.safetensors.index.json").write_text(json.dumps(index))
         found = load_model(folder).model.state_dict()
         assert all(torch.equal(found[key], tensor) for key, tensor in wanted.items())
+        half = load_model(folder, dtype=torch.bfloat16).model.state_dict()
+        assert all(torch.equal(half[key], tensor.bfloat16()) for key, tensor in wanted.items())
     (tmp_path / "shards" / "model-2.safetensors").unlink()
     with pytest.raises(ValueError, match=r"the shard model-2\.safetensors is missing"):
         load_model(tmp_path / "shards")

@@ -15,7 +15,7 @@ from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.system.devices import resolve_device
 from scaleformer.translation.request import Listener
-from scaleformer.translation.translator import Translator
+from scaleformer.translation.translator import Precision, Translator
 from tests.copier import CopyModel
 from tests.runs import DOCUMENTS, tokenizer
 
@@ -163,11 +163,11 @@ def test_unknown_and_missing_tags_are_refused():
         Translator(without, tag="x")
 
 
-@pytest.mark.parametrize("mode", ["document", "segment"])
-def test_int8_decodes_nearly_as_fp32(run: Path, mode: str) -> None:
+@pytest.mark.parametrize(("precision", "mode"), [("int8", "document"), ("int8", "segment"), ("bf16", "document")])
+def test_int8_and_bf16_decode_nearly_as_fp32(run: Path, precision: Precision, mode: str) -> None:
     """The probabilities that both give to the same text; their own outputs may differ."""
-    exact, rounded = Translator.load(run, "cpu"), Translator.load(run, "cpu", precision="int8")
-    assert (exact.precision, rounded.precision) == ("fp32", "int8")
+    exact, rounded = Translator.load(run, "cpu"), Translator.load(run, "cpu", precision=precision)
+    assert (exact.precision, rounded.precision) == ("fp32", precision)
     source, mask = torch.tensor([[9, 10, 4, 11, 4, 3]]), torch.ones(1, 6, dtype=torch.bool)
     segments = torch.tensor([[0, 0, 0, 1, 1, 2]])
     logits = []
