@@ -184,7 +184,7 @@ def test_int8_and_bf16_decode_nearly_as_fp32(run: Path, precision: Precision, mo
 
 
 def test_an_unknown_precision_is_refused(run: Path) -> None:
-    with pytest.raises(ValueError, match="precision is 'int4': it must be one of fp32, int8"):
+    with pytest.raises(ValueError, match="precision is 'int4': it must be one of fp32, bf16, int8"):
         Translator.load(run, precision="int4")
 
 
