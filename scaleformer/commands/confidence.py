@@ -18,7 +18,7 @@ from sacrebleu.metrics import CHRF
 
 from scaleformer.checkpoints.run_config import trained_mode
 from scaleformer.decoding.config import MaxTokens, Mode, choose_decoding
-from scaleformer.evaluation.confidence import WORST, Array, assess, fit, place_of, signs_of
+from scaleformer.evaluation.confidence import WORST, assess, fit
 from scaleformer.evaluation.corpus import choose_corpora
 from scaleformer.evaluation.translation_run import provenance_of, results_folder, translated_corpus
 from scaleformer.system.display import counted
@@ -26,6 +26,7 @@ from scaleformer.system.files import check_folder
 from scaleformer.system.provenance import write_result
 from scaleformer.system.schema import Positive
 from scaleformer.system.tables import plain_table, print_table
+from scaleformer.translation.confidence import Array, place_of, signs_of
 from scaleformer.translation.translator import Translator
 
 

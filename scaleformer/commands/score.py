@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from scaleformer.evaluation.evaluate import print_positions, print_report
-from scaleformer.evaluation.log_probabilities import DocumentScore, perplexity, rescore, score_documents
 from scaleformer.evaluation.metrics import choose_metrics
 from scaleformer.evaluation.plain import read_plain, read_references, score_plain, write_plain
 from scaleformer.formats.json_lines import parse_object
@@ -28,6 +27,7 @@ from scaleformer.system.errors import DataError
 from scaleformer.system.files import check_file
 from scaleformer.system.schema import Positive, fits
 from scaleformer.translation.files.lines import translation_writer
+from scaleformer.translation.log_probabilities import DocumentScore, perplexity, rescore, score_documents
 from scaleformer.translation.translations import DocumentHypothesis
 from scaleformer.translation.translator import Translator
 

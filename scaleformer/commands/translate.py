@@ -15,25 +15,27 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from scaleformer.checkpoints.run_config import trained_mode
 from scaleformer.decoding.config import MaxTokens, Mode, choose_decoding
 from scaleformer.decoding.ensemble import Average
-from scaleformer.evaluation.confidence import Confidence, review_page, signs_of
+from scaleformer.evaluation.confidence import review_page
 from scaleformer.formats.lines import Input
 from scaleformer.formats.recognition import by_name, recognise
 from scaleformer.formats.terms import read_terms
 from scaleformer.system.files import atomic_writer, check_file
-from scaleformer.system.schema import Positive, listed
+from scaleformer.system.schema import Positive, Range, listed
+from scaleformer.translation.confidence import Confidence
 from scaleformer.translation.files.documents import Split
 from scaleformer.translation.files.lines import Boundaries, LinesFormat, choose_format
-from scaleformer.translation.files.setup import Setup
+from scaleformer.translation.files.setup import Setup, Unsure
 from scaleformer.translation.files.shards import Shard, merge_files, merge_lines
 from scaleformer.translation.files.translating import translate_files
 from scaleformer.translation.files.translating_lines import LinesTask, translate_lines
 from scaleformer.translation.files.updating import Edits
 from scaleformer.translation.translation_memory import TranslationMemory
+from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Precision, Translator
 
 log = logging.getLogger(__name__)
@@ -68,6 +70,8 @@ class Options:
     align: str | None
     alternatives: Positive | None
     review: str | None
+    min_confidence: Annotated[float, Range(ge=0, le=100)] | None
+    unsure: Unsure
     shard: str | None
     ensemble: Average
     device: str
@@ -84,6 +88,8 @@ def main(options: Options, given: Sequence[str]) -> None:
         raise ValueError(f"shard={options.shard}: update=true verifies all files in one call: leave one of them out")
     if part is not None and part.number == 0 and options.review is not None:
         raise ValueError(f"shard={options.shard}: translates nothing to review: give review= with each part")
+    if options.unsure != "mark" and options.min_confidence is None:
+        raise ValueError(f"unsure={options.unsure}: min_confidence=40 (of 100) says of which segments: set both")
     of_lines = [name for name, usual in ONLY_LINES.items() if getattr(options, name) != usual]
     if isinstance(options.input, tuple) or _are_documents(options.input, options, bool(of_lines)):
         for name in of_lines:
@@ -99,8 +105,7 @@ def main(options: Options, given: Sequence[str]) -> None:
             return
         setup = _setup(options, given)
         how = options.split, options.source_language, options.overwrite, options.update, options.edits, part
-        review = _Review.of(options, setup.translator)
-        review.write(translate_files(setup, inputs, options.output, *how))
+        _review(options.review, translate_files(setup, inputs, options.output, *how))
     elif options.update:
         wanted = 'files and folders; JSON Lines take the old translation as "draft": [...] in each document'
         raise ValueError(f"update=true: input={options.input} is read as lines, wanted {wanted}")
@@ -117,43 +122,16 @@ def main(options: Options, given: Sequence[str]) -> None:
                 return
             output = part.place(output)
         task = LinesTask(source, output, *read, *more, part)
-        setup = _setup(options, given)
-        review = _Review.of(options, setup.translator)
-        review.write(translate_lines(setup, task))
+        _review(options.review, translate_lines(_setup(options, given), task))
 
 
-@dataclass(frozen=True)
-class _Review:
-    """The page of the segments to read first, if one is wanted."""
-
-    path: str | None
-    translator: Translator
-    confidence: Confidence | None
-
-    @classmethod
-    def of(cls, options: Options, translator: Translator) -> _Review:
-        """Raises ValueError before the translation if there can be none."""
-        if options.review is None:
-            return cls(None, translator, None)
-        check_file("review", options.review)
-        return cls(options.review, translator, Confidence.of(translator))
-
-    def write(self, pairs: Sequence[tuple[str, Sequence[str], Sequence[str]]]) -> None:
-        """pairs: the name of each document, its segments and their translations."""
-        if self.path is None or self.confidence is None:
-            return
-        whole = [(name, s, t) for name, s, t in pairs if len(s) == len(t) and any(map(str.strip, s))]
-        if len(whole) < len(pairs):
-            log.warning(
-                "review: %d documents without text, or with other segments, are not in it", len(pairs) - len(whole)
-            )
-        names, sources, targets = [one[0] for one in whole], [one[1] for one in whole], [one[2] for one in whole]
-        signs = signs_of(self.translator, sources, targets)
-        expected = [self.confidence.expect(one) for one in signs]
-        reasons = [[self.confidence.reasons(row) for row in one] for one in signs]
-        with atomic_writer(self.path) as file:
-            file.write(review_page(names, sources, targets, expected, reasons))
-        print(f"review: written to {self.path}", file=sys.stderr)
+def _review(path: str | None, pairs: Sequence[tuple[str, Sequence[str], Translation]]) -> None:
+    """Write the page of the segments to read first, if one is wanted. pairs: the name of each document, its segments
+    and its judged translation."""
+    if path is not None:
+        with atomic_writer(path) as file:
+            file.write(review_page(pairs))
+        print(f"review: written to {path}", file=sys.stderr)
 
 
 def _are_documents(name: str, options: Options, of_lines: bool) -> bool:
@@ -188,4 +166,8 @@ def _setup(options: Options, given: Sequence[str]) -> Setup:
         source, target = (translator.segmentation.get(f"{side}_language") for side in ("source", "target"))
         memory = TranslationMemory.read(options.translation_memory, (options.source_language or source, target))
     terms = {} if options.terms is None else read_terms(options.terms)
-    return Setup(translator, decoding, options.mode or own, options.max_tokens, memory, terms)
+    check_file("review", options.review)
+    asked = options.review is not None or options.min_confidence is not None
+    confidence = Confidence.of(translator) if asked else None
+    judging = confidence, options.min_confidence, options.unsure
+    return Setup(translator, decoding, options.mode or own, options.max_tokens, memory, terms, *judging)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from scaleformer.formats.blocks import Block, Span
@@ -63,16 +64,20 @@ def prose_changes(
     texts: Sequence[str],
     counts: Counter[str],
     given: Mapping[int, tuple[str | Span, ...]] | None = None,
+    told: Mapping[int, tuple[float, bool]] | None = None,
 ) -> list[list[Change]]:
     """The changes of each block by the translations of its segments. given: what is written for segments, by their
-    numbers in the file, whatever their translations."""
+    numbers in the file, whatever their translations; told: the confidence of segments, by their numbers, and whether it
+    is too low."""
     rest = iter(enumerate(texts))
     changes = []
     for some in segments:
         found: list[str] = []
         own: list[Change] = []
+        here = {}
         for segment in some:
             number, text = next(rest, (-1, ""))
+            here[segment.start] = (told or {}).get(number, (None, False))
             if given and number in given:
                 own.append(Change(segment.start, segment.stop, given[number], given=True))
                 text = segment.text
@@ -80,5 +85,8 @@ def prose_changes(
                 counts["segments without a translation left as they are"] += 1
                 text = segment.text
             found.append(text)
-        changes.append(sorted([*find_changes(some, found, counts), *own], key=lambda change: change.start))
+        for change in find_changes(some, found, counts):
+            confidence, unsure = here[change.start]
+            own.append(replace(change, confidence=confidence, unsure=unsure))
+        changes.append(sorted(own, key=lambda change: change.start))
     return changes

@@ -18,7 +18,7 @@ from scaleformer.formats.bitexts import Bitext
 from scaleformer.formats.blocks import CHOICES, Block, BlockBuilder
 from scaleformer.formats.lines import opened
 from scaleformer.formats.printf import translated
-from scaleformer.formats.restoring import Change
+from scaleformer.formats.restoring import Change, least
 from scaleformer.formats.rows import Row, one_segment
 from scaleformer.formats.splicing import CHARSETS
 from scaleformer.system.errors import DataError
@@ -62,21 +62,24 @@ class _Field(NamedTuple):
 
 
 class _Message(NamedTuple):
-    """The fields of a message by their words; its flags, such as "fuzzy"."""
+    """The fields of a message by their words; its flags, such as "fuzzy"; places: the indices of the line before which
+    a comment of a translator may stand, and of its flags or of the line before which they may."""
 
     fields: dict[str, _Field]
     flags: set[str]
     obsolete: bool
+    places: tuple[int, int]
 
 
 @dataclass(frozen=True)
 class _Unit:
-    """A text to translate: the fields for its translation, its blocks, formats such as "c-format"."""
+    """A text to translate: the fields for its translation, its blocks, formats such as "c-format", places as above."""
 
     source: str
     targets: list[_Field]
     blocks: list[Block]
     formats: frozenset[str]
+    places: tuple[int, int]
 
 
 class PoFile:
@@ -101,7 +104,7 @@ class PoFile:
 
         A message whose translation has another number of paragraphs is a single segment.
         """
-        for fields, flags, obsolete in self._messages:
+        for fields, flags, obsolete, _ in self._messages:
             source, target = fields["msgid"].text, fields["msgstr"].text if "msgstr" in fields else ""
             first, second = _paragraphs(source), _paragraphs(target)
             if obsolete:
@@ -119,7 +122,7 @@ class PoFile:
                 yield Row(f"{self._name}:{line + 1}", name, first, second)
 
     def _find_units(self) -> Iterator[_Unit]:
-        for fields, flags, obsolete in self._messages:
+        for fields, flags, obsolete, places in self._messages:
             sources = [fields[word] for word in ("msgid", "msgid_plural") if word in fields]
             forms = [field for word, field in fields.items() if word.startswith("msgstr")]
             empty = [form for form in forms if not form.text]
@@ -142,7 +145,7 @@ class PoFile:
                     for source, targets in ((sources[0], singular), (sources[-1], plural))
                     if targets
                 ]
-                units = [_Unit(text, targets, blocks, formats) for text, targets, blocks in read if blocks]
+                units = [_Unit(text, targets, blocks, formats, places) for text, targets, blocks in read if blocks]
                 if any(blocks is None for _, _, blocks in read):
                     self.left[CHOICES] += 1
                 elif not units:
@@ -151,37 +154,52 @@ class PoFile:
                     yield from units
 
     def _translations(self) -> Iterator[_Unit]:
-        for fields, flags, obsolete in self._messages:
+        for fields, flags, obsolete, places in self._messages:
             for word, field in fields.items():
                 if word.startswith("msgstr") and not obsolete:
                     formats = _formats(flags)
-                    yield _Unit(field.text, [field], _blocks(field.text, formats) or [], formats)
+                    yield _Unit(field.text, [field], _blocks(field.text, formats) or [], formats, places)
 
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
-        """The catalogue with translations of the changed blocks. Raises DataError with the line if its encoding lacks
-        a character."""
+        """The catalogue with translations of the changed blocks; where their confidence is known, a comment has it, and
+        unsure messages are fuzzy. Raises DataError with the line if its encoding lacks a character."""
         lines = list(self._raw)
         place = 0
+        told: dict[tuple[int, int], list[Change]] = {}  # of all forms of a message, by its places
         for unit in self._units:
             some = changes[place : place + len(unit.blocks)]
             place += len(unit.blocks)
             text = translated(unit.source, unit.blocks, some, unit.formats, self.left) if any(some) else None
-            for target in unit.targets if text is not None else ():
+            if text is None:
+                continue
+            told.setdefault(unit.places, []).extend(one for each in some for one in each)
+            for target in unit.targets:
                 for line in target.lines[1:]:
                     lines[line] = b""
-                lines[target.lines[0]] = self._written(target, text or "")
+                lines[target.lines[0]] = self._written(target, text)
+        for (comment, flags), changed in told.items():
+            confidence, unsure = least(changed)
+            if unsure:
+                old = lines[flags]
+                new = old.replace(b"#,", b"#, fuzzy,", 1)
+                lines[flags] = new if old.lstrip().startswith(b"#,") else b"#, fuzzy" + self._newline + old
+            if confidence is not None:
+                lines[comment] = b"# confidence: %.0f" % confidence + self._newline + lines[comment]
         return b"".join(lines)
+
+    @property
+    def _newline(self) -> bytes:
+        return b"\r\n" if self._raw[0].endswith(b"\r\n") else b"\r" if self._raw[0].endswith(b"\r") else b"\n"
 
     def _written(self, target: _Field, text: str) -> bytes:
         """The lines of a message's translation."""
         last = self._raw[target.lines[-1]]
         end = last[len(last.rstrip(b"\r\n")) :]
-        newline = "\r\n" if self._raw[0].endswith(b"\r\n") else "\r" if self._raw[0].endswith(b"\r") else "\n"
         quoted = [f'"{_escaped(line)}"' for line in re.findall(r"[^\n]*\n|[^\n]+", text)]
         if len(quoted) > 1 or (self._wraps and len(f"{target.word} {quoted[0]}") > WIDTH):
             quoted = ['""', *(piece for line in quoted for piece in (_wrapped(line) if self._wraps else [line]))]
         try:
-            return newline.join([f"{target.word} {quoted[0]}", *quoted[1:]]).encode(self._encoding) + end
+            return self._newline.decode().join([f"{target.word} {quoted[0]}", *quoted[1:]]).encode(self._encoding) + end
         except UnicodeEncodeError as error:
             where, what = f"{self._name}:{target.lines[0] + 1}", shown(error.object[error.start])
             reason = f"the translation has {what}, which {self._encoding} lacks"
@@ -236,7 +254,8 @@ def _find_messages(lines: Sequence[str], name: str, encoding: str) -> Iterator[_
             raise DataError(f"{where}: the message that begins here is incomplete: {wanted}")
         flags: set[str] = set()
         quoted: list[tuple[str, list[int], list[str]]] = []
-        for number, word, text in parts[place : whole.end()]:
+        some = parts[place : whole.end()]
+        for number, word, text in some:
             if text.startswith("#,"):
                 flags |= {flag.strip() for flag in text[2:].split(",")}
             elif word and word != "#":
@@ -250,7 +269,11 @@ def _find_messages(lines: Sequence[str], name: str, encoding: str) -> Iterator[_
             for word, numbers, texts in quoted
         }
         if fields and (fields["msgid"].text or "msgctxt" in fields):
-            yield _Message(fields, flags, whole[0].strip("#").isupper())
+            comment, flagged = (
+                next(number for number, word, text in some if word != "#" or text[:2] in kinds)
+                for kinds in (("#.", "#:", "#,", "#|"), ("#,", "#|"))
+            )
+            yield _Message(fields, flags, whole[0].strip("#").isupper(), (comment, flagged))
 
 
 def _unescaped(quoted: Sequence[str], where: str, encoding: str) -> str:

@@ -19,13 +19,16 @@ _PLACEHOLDER = re.compile(f"({'|'.join(PLACEHOLDERS)})")
 @dataclass(frozen=True)
 class Change:
     """A replacement for text[start:stop] of a block; refused: it lacks placeholders, so that the message of a program
-    must stay as it is; given: by a person, whatever it does to the structure of the file."""
+    must stay as it is; given: by a person, whatever it does to the structure of the file; confidence: from 0 to 100,
+    None if unknown; unsure: it is too low."""
 
     start: int
     stop: int
     parts: tuple[str | Span, ...]
     refused: bool = False
     given: bool = False
+    confidence: float | None = None
+    unsure: bool = False
 
 
 def restore(segment: Segment, translation: str, counts: Counter[str]) -> Change:
@@ -145,6 +148,14 @@ def _space_pairs(pieces: list[str | int], segment: Segment) -> None:
             if 0 <= outer < len(pieces) and isinstance(beside := pieces[outer], str):
                 joined = f"{beside.rstrip(' ')} " if True in opens else f" {beside.lstrip(' ')}"
                 pieces[outer] = joined if beside.strip(" ") else beside
+
+
+def least(changes: Iterable[Change]) -> tuple[float | None, bool]:
+    """The lowest confidence of changes, and whether one of them is unsure."""
+    some = list(changes)
+    return min((one.confidence for one in some if one.confidence is not None), default=None), any(
+        one.unsure for one in some
+    )
 
 
 def find_changes(segments: Sequence[Segment], translations: Sequence[str], counts: Counter[str]) -> list[Change]:

@@ -19,7 +19,7 @@ from scaleformer.formats.blocks import CHOICES, Block, BlockBuilder, Span
 from scaleformer.formats.lines import opened
 from scaleformer.formats.markup import Markup, Token, decode_xml, with_attributes
 from scaleformer.formats.printf import REFUSED, refused
-from scaleformer.formats.restoring import Change
+from scaleformer.formats.restoring import Change, least
 from scaleformer.formats.rows import Row, one_segment
 from scaleformer.formats.splicing import Edit, break_again, encode, escape_html, splice
 from scaleformer.system.errors import DataError
@@ -27,6 +27,7 @@ from scaleformer.system.errors import DataError
 _ENCLOSING = ("g", "pc", "mrk")
 _OPENING = ("bx", "bpt", "sc", "sm")
 _CLOSING = ("ex", "ept", "ec", "em")
+_ITS = "http://www.w3.org/2005/11/its"  # whose mtConfidence says how sure a program is of a translation
 _EQUIVALENTS = ("equiv-text", "equiv", "disp")  # attributes with the text of an empty inline element
 
 
@@ -221,7 +222,8 @@ class XliffFile:
                 put(markup.raw(child))
 
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
-        """The file with the translations of the changed units, whose state is then "translated"."""
+        """The file with the translations of the changed units, whose state is then "translated", or for unsure ones
+        "needs-review-translation" (XLIFF 1) and "initial" (2); where it is known with their confidence."""
         edits: list[Edit] = []
         rest = iter(changes)
         for unit, pieces, blocks in self._open:
@@ -229,7 +231,9 @@ class XliffFile:
             if refused(some for _, some in found):
                 self.left[REFUSED] += 1
             elif any(some for _, some in found):
-                edits += self._edits(unit, _translation(pieces, found))
+                edits += self._edits(
+                    unit, _translation(pieces, found), *least(one for _, some in found for one in some)
+                )
         edits += self._languages() if edits else []
         return encode(splice(self._markup.content, edits), self._encoding)
 
@@ -245,12 +249,18 @@ class XliffFile:
                     elif target == "trgLang":
                         self.left["files without the language of their translation: add trgLang to <xliff>"] += 1
 
-    def _edits(self, unit: _Unit, text: str) -> Iterator[Edit]:
+    def _edits(self, unit: _Unit, text: str, confidence: float | None, unsure: bool) -> Iterator[Edit]:
         markup = self._markup
-        attributes: dict[str, str | None] = {"state": "translated", "state_qualifier": None}
+        state = "needs-review-translation" if unsure else "translated"
+        attributes: dict[str, str | None] = {"state": state, "state_qualifier": None}
+        if confidence is not None:
+            attributes |= {"xmlns:its": _ITS, "its:mtConfidence": f"{confidence / 100:.3f}"}
+            attributes["its:annotatorsRef"] = "mt-confidence|scaleformer"
         holder = markup.tokens[unit.number]
         if self._local(holder) == "segment":
-            yield holder.start, holder.stop, with_attributes(markup.tag(unit.number), state="translated", subState=None)
+            told = None if confidence is None else f"scaleformer:confidence-{confidence:.0f}"
+            state = "initial" if unsure else "translated"
+            yield holder.start, holder.stop, with_attributes(markup.tag(unit.number), state=state, subState=told)
             attributes = {}
         if unit.target is None:
             begin, end = markup.element(unit.source)

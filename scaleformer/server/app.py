@@ -34,7 +34,7 @@ from scaleformer.server.requests import (
     TranslateRequest,
     answer_of,
 )
-from scaleformer.server.service import Opened, Service, in_pharaoh
+from scaleformer.server.service import Opened, Service, in_numbers, in_pharaoh
 from scaleformer.server.worker import Done, Written
 from scaleformer.system.schema import shown, unknown_setting
 from scaleformer.translation.translations import Translation
@@ -134,8 +134,8 @@ async def translate_file(
     chosen = Options.model_validate_json(options) if isinstance(options, str) else options
     given = targets.root if isinstance(targets, Targets) else None
     name = file.filename or ""
-    if chosen.align and report != "stream":
-        raise HTTPException(422, "options.align: a file has no room for it: ask with report=stream")
+    if (asked := [name for name in ("align", "confidence") if getattr(chosen, name)]) and report != "stream":
+        raise HTTPException(422, f"options.{asked[0]}: a file has no room for it: ask with report=stream")
     opened = await _service(request).open_file(request, await file.read(), name, chosen, given)
     if report == "stream":
         return _stream(opened, _events(opened, name))
@@ -164,6 +164,7 @@ async def health(request: Request) -> dict[str, Any]:
         "device": str(translator.device),
         "tags": list(translator.source_tokenizer.tags),
         "align": service.decoding.match_segments,
+        "confidence": service.confidence is not None,
         "token": request.app.state.token is not None,
         "waiting": service.worker.waiting,
     }
@@ -234,6 +235,7 @@ async def _events(opened: Opened, name: str | None = None) -> AsyncGenerator[str
             else:
                 answer = {"target": list(translation.segments), "cut": list(translation.cut)}
                 answer |= {} if event.alignments is None else {"alignments": in_pharaoh(event)}
+                answer |= in_numbers(translation)
             yield _event("document", {"document": event.document, **answer})
     if name is not None:
         report, content = await opened.file(name, [found[number] for number in range(len(opened.sources))])

@@ -56,6 +56,7 @@ class Options(BaseModel):
     split: Split | None = None
     source_language: Annotated[str, Field(pattern="^[a-z]{2,3}$")] | None = None
     align: bool = False
+    confidence: bool = False
 
     def settings(self, decoding: DecodingConfig) -> Settings:
         """The server's settings, overridden by these. Raises ValueError if they do not fit together."""
@@ -67,7 +68,8 @@ class Options(BaseModel):
             raise ValueError(f"terms: {shown(expression)} is a regular expression, which a server does not take")
         if self.align and not chosen.match_segments:
             raise ValueError("align: is of segments of the source: set match_segments=true")
-        settings = Settings(chosen, self.mode, self.max_tokens, self.tag, tuple(terms.items()), self.align)
+        how = self.mode, self.max_tokens, self.tag, tuple(terms.items()), self.align, self.confidence
+        settings = Settings(chosen, *how)
         settings.request([()])  # raises where they do not fit together
         return settings
 
@@ -127,8 +129,9 @@ class TranslatedDocument(BaseModel):
     """A translation. finished: False if a length limit cut it; cut: the segments (from 0) in which it did; long:
     segments longer than any in training, parts of which may stay untranslated; empty: segments with text but an empty
     translation; shared: segments merged into the translation of the one before; alignments: one per segment, with
-    `align`; changed: with a draft, the segments that differ from it. For a text also its segments and the translated
-    text."""
+    `align`; changed: with a draft, the segments that differ from it; confidence, reasons: with `confidence`, the chrF++
+    to be expected of each segment, None where the model wrote nothing, and why it is low. For a text also its segments
+    and the translated text."""
 
     id: str
     target: list[str]
@@ -143,6 +146,8 @@ class TranslatedDocument(BaseModel):
     changed: list[int] | None = None
     n_best: list[Alternative] | None = None
     alignments: list[str] | None = None
+    confidence: list[float | None] | None = None
+    reasons: list[list[str]] | None = None
     source: list[str] | None = None
     text: str | None = None
     notes: dict[str, int] | None = None

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fastapi import HTTPException, Request
 
@@ -20,6 +20,8 @@ from scaleformer.server.reading import Prose, Read, read_all
 from scaleformer.server.requests import Alternative, FileReport, Options, SourceDocument, Timing, TranslatedDocument
 from scaleformer.server.sources import Source, Splitting, open_documents, open_upload, target_name
 from scaleformer.server.worker import Busy, Done, Ending, Failed, Job, Ticket, Worker, Written
+from scaleformer.system.errors import DataError
+from scaleformer.translation.confidence import Confidence
 from scaleformer.translation.notices import empty_places, is_long
 from scaleformer.translation.translations import DocumentHypothesis, Translation
 from scaleformer.translation.translator import Translator
@@ -59,7 +61,12 @@ class Service:
         self.translator, self.decoding, self.limits, self.splitting = translator, decoding, limits, splitting
         self.name = name
         self.metrics = Metrics()
-        self.worker = Worker(translator, limits.waiting, self.metrics)
+        self.confidence, self.uncalibrated = None, ""
+        try:
+            self.confidence = Confidence.of(translator)
+        except DataError as error:
+            self.uncalibrated = str(error)
+        self.worker = Worker(translator, limits.waiting, self.metrics, self.confidence)
         self.aside = Aside()
 
     async def open(self, request: Request, documents: Sequence[SourceDocument], options: Options) -> Opened:
@@ -89,6 +96,8 @@ class Service:
     ) -> Opened:
         deadline = time.monotonic() + self.limits.seconds
         try:
+            if options.confidence and self.uncalibrated:
+                raise DataError(f"options.confidence: {self.uncalibrated}")
             sources = await read(settings=options.settings(self.decoding), read=self._read)
             sizes = await self.aside.in_thread(partial(self._measure, sources), sum(source.size for source in sources))
             given = _given(sources, targets)
@@ -214,6 +223,7 @@ class Opened:
             shared=list(best.shared),
             changed=_changed(source.draft, best.segments),
             alignments=in_pharaoh(done),
+            **in_numbers(translation),
         )
         if source.settings.decoding.n_best > 1:
             found.n_best = [
@@ -275,6 +285,13 @@ def _given(sources: Sequence[Source], targets: Sequence[Target] | None) -> dict[
 def in_pharaoh(done: Done) -> list[str] | None:
     """The alignments of a document as an answer has them; None where none were requested."""
     return None if done.alignments is None else list(map(as_pharaoh, done.alignments))
+
+
+def in_numbers(translation: Translation) -> dict[str, Any]:
+    """The confidence of a translation and its reasons as an answer has them; nothing where it was not judged."""
+    some = translation.judged
+    how = [one and one.expected for one in some], [list(one.reasons) if one else [] for one in some]
+    return dict(zip(("confidence", "reasons"), how, strict=True)) if some else {}
 
 
 def _changed(draft: Sequence[str] | None, segments: Sequence[str]) -> list[int] | None:

@@ -16,6 +16,7 @@ from scaleformer.decoding.config import DecodingConfig, Mode
 from scaleformer.server.metrics import Metrics
 from scaleformer.system.allocator import give_back_memory
 from scaleformer.system.errors import is_out_of_memory, one_line
+from scaleformer.translation.confidence import Confidence
 from scaleformer.translation.forced import ForcedTexts
 from scaleformer.translation.request import Listener, Request
 from scaleformer.translation.translations import Translation
@@ -29,7 +30,7 @@ GIVE_BACK_EVERY = 10.0  # seconds: bodies and documents of all sizes leave holes
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings that a batch shares; see `Request`. align: whether to align words, too."""
+    """The settings that a batch shares; see `Request`. align, confidence: whether to align words and judge segments."""
 
     decoding: DecodingConfig
     mode: Mode = "document"
@@ -37,6 +38,7 @@ class Settings:
     tag: str | None = None
     terms: tuple[tuple[str, str], ...] = ()
     align: bool = False
+    confidence: bool = False
 
     def request(
         self,
@@ -130,11 +132,14 @@ class Job:
 class Worker:
     """Translates jobs in order of arrival; jobs with the settings of the first one join its batch.
 
-    room  the most characters in the queue
+    room        the most characters in the queue
+    confidence  what judges segments
     """
 
-    def __init__(self, translator: Translator, room: int, metrics: Metrics) -> None:
-        self._translator, self.room, self._metrics = translator, room, metrics
+    def __init__(
+        self, translator: Translator, room: int, metrics: Metrics, confidence: Confidence | None = None
+    ) -> None:
+        self._translator, self.room, self._metrics, self._confidence = translator, room, metrics, confidence
         self._waiting: deque[Job] = deque()
         self._size = 0  # characters in the queue
         self._rate = 1000.0  # characters a second
@@ -240,6 +245,9 @@ class Worker:
                 tag = self._translator.tag_tokens(settings.tag)
                 [alignments] = align_words(self._translator, [rest[0].segments], [translation], tag)
             job = rest.popleft()
+            if settings.confidence and self._confidence is not None:
+                what = [job.segments], [translation], [job.forced], settings.tag
+                [translation] = self._confidence.judge(self._translator, *what)
             self._count(job, translation)
             job.ticket.ended = time.monotonic()
             job.ticket.tell(Done(job.document, translation, alignments))

@@ -38,6 +38,22 @@ def warn_of_empty(request: Request, translations: Sequence[Translation]) -> None
         log.warning("empty translation of %s: %s", counted(len(empty), "segment"), some_of(empty))
 
 
+def warn_of_unsure(request: Request, translations: Sequence[Translation], limit: float, left: bool) -> None:
+    """Log the segments of which less than `limit` is expected, left untranslated or marked, and the documents of which
+    nothing is known."""
+    unsure = [request.place(n, i) for n, translation in enumerate(translations) for i in translation.unsure]
+    if unsure:
+        how = "left untranslated" if left else "marked in XLIFF, PO and JSON Lines"
+        some = counted(len(unsure), "segment")
+        log.warning("confidence below %g: %s, %s: %s", limit, some, how, some_of(unsure))
+    if unknown := [request.name(n) for n, translation in enumerate(translations) if not translation.judged]:
+        log.warning(
+            "confidence is unknown of %s without text or with other segments than the source: %s",
+            counted(len(unknown), "document"),
+            some_of(unknown),
+        )
+
+
 def warn_of_broken(request: Request, translations: Sequence[Translation]) -> None:
     """Log the documents without characters of which the model wrote some bytes alone."""
     counts = [translation.hypotheses[0].broken for translation in translations]

@@ -8,7 +8,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -114,7 +114,7 @@ def _read(file: BinaryIO, conditions: dict[str, Any], path: Path) -> list[Transl
                     DocumentHypothesis(**{**h, **{name: tuple(h[name]) for name in ("segments", "shared", "cut")}})
                     for h in record["hypotheses"]
                 )
-                found.append(Translation(**record))
+                found.append(replace(Translation(**record), judged=(), unsure=()))
                 end = file.tell()
         file.truncate(end)
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
 from scaleformer.decoding.config import Mode
 
@@ -29,16 +30,28 @@ class DocumentHypothesis:
     broken: int = 0
 
 
+class Judged(NamedTuple):
+    """What is to be expected of a segment: its chrF++, from 0 to 100, and the reasons where it is low."""
+
+    expected: float
+    reasons: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Translation:
     """The translation of one document: its hypotheses, finished ones first, then by score, and the size of its source.
 
-    source_tokens includes `<sep>` and `</s>`; 0 for a document without text.
+    source_tokens  with `<sep>` and `</s>`; 0 for a document without text
+    judged         the segments of the best hypothesis, None for those without text or not written by the model; () if
+                   nobody asked
+    unsure         places of those of which too little is expected
     """
 
     hypotheses: tuple[DocumentHypothesis, ...]
     source_segments: int
     source_tokens: int
+    judged: tuple[Judged | None, ...] = ()
+    unsure: tuple[int, ...] = ()
 
     @property
     def segments(self) -> tuple[str, ...]:

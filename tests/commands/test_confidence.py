@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from html import escape
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sacrebleu.metrics import CHRF
 
-from scaleformer.evaluation.confidence import Confidence
+from scaleformer.translation.confidence import Confidence
 from scaleformer.translation.translator import Translator
 from tests.commands.calls import run_command
 from tests.runs import make_run
@@ -41,7 +42,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_it_is_learned_measured_and_used(monkeypatch, capsys, tmp_path, corpus):
+def test_it_is_learned_measured_and_used(monkeypatch, capsys, caplog, tmp_path, corpus):
     run = make_run(tmp_path / "run", {"data": {"format": "jsonl", "path": str(corpus)}})
     call = partial(run_command, monkeypatch, capsys)
     data = tmp_path / "page.md"
@@ -76,3 +77,34 @@ def test_it_is_learned_measured_and_used(monkeypatch, capsys, tmp_path, corpus):
     page = (tmp_path / "review.html").read_text(encoding="utf-8")
     assert page.count("<tr><td>") == 3
     assert "Read these 1 first" in page
+
+    lines = tmp_path / "in.jsonl"
+    source = ["the cat sees", "a dog runs", " ", "a tree"]
+    lines.write_text(json.dumps({"id": "a", "source": source, "fixed": {"1": "un perro"}}) + "\n", encoding="utf-8")
+
+    def written(*more: str, output: str = "out.jsonl") -> tuple[str, str]:
+        command = f"checkpoint={run}", f"input={lines}", f"output={tmp_path / output}", "overwrite=true", *more
+        code, _, err = call("translate", *command)
+        assert code == 0, err
+        return (tmp_path / output).read_text(encoding="utf-8"), caplog.text
+
+    plain = json.loads(written()[0])
+    assert "confidence" not in plain
+    text, err = written("min_confidence=100")
+    marked = json.loads(text)
+    assert [value is None for value in marked["confidence"]] == [False, True, True, False]
+    assert (marked["unsure"], marked["hypothesis"]) == ([0, 3], plain["hypothesis"])
+    assert "confidence below 100: 2 segments, marked in XLIFF, PO and JSON Lines: a, segment 1, a, segment 4" in err
+    text, err = written("min_confidence=100", "unsure=leave", review)
+    left = json.loads(text)
+    assert left["hypothesis"] == [source[0], "un perro", plain["hypothesis"][2], source[3]]
+    assert "2 segments, left untranslated" in err
+    page = (tmp_path / "review.html").read_text(encoding="utf-8")
+    assert f"<td>{escape(plain['hypothesis'][0])}<td>" in page  # as the model wrote it
+    assert json.loads(written("min_confidence=0")[0])["unsure"] == []
+
+    code, _, err = call("translate", *command, "min_confidence=100", "unsure=leave", "overwrite=true")
+    assert code == 0, err
+    assert (tmp_path / "out.md").read_text(encoding="utf-8") == data.read_text(encoding="utf-8")
+    code, _, err = call("translate", *command, "unsure=leave")
+    assert "unsure=leave: min_confidence=40 (of 100) says of which segments: set both" in err

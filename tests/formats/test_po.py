@@ -12,6 +12,7 @@ from random import Random
 import pytest
 from translate.storage.pypo import pofile
 
+from scaleformer.formats.files import prose_changes, read_prose
 from scaleformer.formats.po import PoFile
 from scaleformer.formats.segments import Segment
 from scaleformer.system.errors import DataError
@@ -315,3 +316,39 @@ def test_no_damage_is_another_error() -> None:
         begin, length = random.randrange(len(FILE)), random.randrange(1, 30)
         with suppress(DataError):
             translate(read(FILE[:begin] + FILE[begin + length :]))
+
+
+def test_confidence_stands_in_a_comment_and_unsure_messages_are_fuzzy(tmp_path: Path) -> None:
+    text = (
+        HEADER
+        + """# mine
+#: a.c:1
+#, c-format
+msgid "Open %s now."
+msgstr ""
+
+#| msgid "Old"
+msgctxt "menu"
+msgid "One file"
+msgid_plural "Files"
+msgstr[0] ""
+msgstr[1] ""
+msgstr[2] ""
+
+msgid "Sure"
+msgstr ""
+
+msgid "Given"
+msgstr ""
+"""
+    )
+    file, segments = read_prose(text.encode(), "a.po", "po", "en", "sentence")
+    texts = [segment.text.upper() for some in segments for segment in some]
+    told = {0: (31.4, True), 1: (90.0, False), 2: (20.0, True), 3: (80.0, False)}
+    data = file.write(prose_changes(segments, texts, Counter(), told=told))
+    found = data.decode().removeprefix(HEADER)
+    assert found.startswith("# mine\n# confidence: 31\n#: a.c:1\n#, fuzzy, c-format\nmsgid")
+    assert '\n\n# confidence: 20\n#, fuzzy\n#| msgid "Old"\nmsgctxt "menu"\n' in found
+    assert '\n\n# confidence: 80\nmsgid "Sure"\nmsgstr "SURE"\n\nmsgid "Given"\nmsgstr "GIVEN"\n' in found
+    checked(data, tmp_path)
+    assert [unit.isfuzzy() for unit in pofile.parsestring(data).units[1:]] == [True, True, False, False]

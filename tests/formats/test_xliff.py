@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from lxml import etree
 from translate.storage.xliff import xlifffile
 from translate.storage.xliff2 import Xliff2File
 
-from scaleformer.formats.files import read_prose
+from scaleformer.formats.files import prose_changes, read_prose
 from scaleformer.formats.xliff import XliffFile
 from tests.formats.fake import translate, unchanged
 from tests.formats.xliff import INLINE_1, INLINE_2, one, two, unit
@@ -187,3 +188,25 @@ def test_what_the_toolkit_writes_is_filled_for_it(tmp_path: Path) -> None:
         wanted = [text.upper().replace("<B>", "<b>") for text in texts]
         assert [u.target for u in again.units] == wanted
         assert XliffFile(translate(file)[0], "a.xlf").left == {"translated units": len(texts)}
+
+
+def test_confidence_and_states_of_unsure_units() -> None:
+    told = {0: (31.4, True), 1: (90.0, False)}
+    units = unit("One.") + unit("Two.", "<target state='new' state-qualifier='mt-suggestion'/>") + unit("Three.")
+    for text, wanted in (
+        (one(units), [("needs-review-translation", "0.314"), ("translated", "0.900"), ("translated", None)]),
+        (
+            two(*(f"<segment><source>{word}.</source></segment>" for word in ("One", "Two", "Three"))),
+            [
+                ("initial", "scaleformer:confidence-31"),
+                ("translated", "scaleformer:confidence-90"),
+                ("translated", None),
+            ],
+        ),
+    ):
+        file, segments = read_prose(text.encode(), "a.xlf", "xliff", "en", "sentence")
+        texts = [segment.text.upper() for some in segments for segment in some]
+        root = etree.fromstring(file.write(prose_changes(segments, texts, Counter(), told=told)))
+        found = list(root.iter("{*}segment" if "segment" in text else "{*}target"))
+        key = "subState" if "segment" in text else "{http://www.w3.org/2005/11/its}mtConfidence"
+        assert [(e.get("state"), e.get(key)) for e in found] == wanted

@@ -13,9 +13,9 @@ from scaleformer.checkpoints.model_file import LoadedModel
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import decode
-from scaleformer.evaluation.log_probabilities import score_documents
 from scaleformer.system.errors import DataError
 from scaleformer.translation.forced import ForcedTexts, parse_forced
+from scaleformer.translation.log_probabilities import score_documents
 from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import EOS, SEP
 from tests.copier import CopyModel

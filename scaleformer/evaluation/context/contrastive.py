@@ -15,11 +15,11 @@ from typing import Any, Literal, TypeVar
 
 from scaleformer.decoding.config import DecodingConfig, Mode
 from scaleformer.evaluation.alignment import align_segments
-from scaleformer.evaluation.log_probabilities import score_documents
 from scaleformer.evaluation.significance import wilson
 from scaleformer.system.bars import Progress
 from scaleformer.system.schema import check_type
 from scaleformer.text.words import bare_words
+from scaleformer.translation.log_probabilities import score_documents
 from scaleformer.translation.request import Listener, Request
 from scaleformer.translation.translator import Translator
 

@@ -50,7 +50,9 @@ class ProseFile:
 
     def write(self, translations: Sequence[Translation], counts: Counter[str]) -> bytes:
         """The content of the translated file; counts what could not be translated or placed, by reason."""
-        self._changes = prose_changes(self.segments, translations[0].segments, counts, self.given)
+        [translation] = translations
+        told = {n: (one.expected, n in translation.unsure) for n, one in enumerate(translation.judged) if one}
+        self._changes = prose_changes(self.segments, translation.segments, counts, self.given, told)
         content = self._file.write(self._changes)
         counts.update(self._file.left)
         return content

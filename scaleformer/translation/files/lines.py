@@ -199,8 +199,8 @@ def write_translations(
     alignments: for each translation, by segment, for JSON Lines.
 
     text: one segment per line (line breaks become spaces), blank lines as in the source. jsonl: id, source, target (the
-    reference, if the source has one), hypothesis, finished, cut, log_probability and score; with `lists` also all
-    hypotheses in n_best, even a single one.
+    reference, if the source has one), hypothesis, finished, cut, log_probability and score, of judged
+    ones confidence and unsure; with `lists` also all hypotheses in n_best, even a single one.
     """
     text = (format or source.format) == "text"
     number = first
@@ -234,6 +234,9 @@ def _record(document: Document, translation: Translation, lists: bool) -> dict[s
         "log_probability": best.log_probability,
         "score": best.score,
     }
+    if translation.judged:
+        record["confidence"] = [one and one.expected for one in translation.judged]
+        record["unsure"] = translation.unsure
     if lists:
         record["n_best"] = [asdict(hypothesis) for hypothesis in translation.hypotheses]
     return record

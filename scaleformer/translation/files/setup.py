@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from scaleformer.decoding.config import DecodingConfig, Mode
 from scaleformer.text.documents import Document
 from scaleformer.text.terms import Terms
+from scaleformer.translation.confidence import Confidence
 from scaleformer.translation.forced import ForcedTexts
 from scaleformer.translation.request import Request
 from scaleformer.translation.translation_memory import Masked, TranslationMemory, fill_forced
+from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
+
+Unsure = Literal["mark", "leave"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,9 @@ class Setup:
     mode, max_tokens    as in `Request`
     translation_memory  fixes the segments that it knows
     terms               those of a document override them
+    confidence          to judge the segments that are written; None: nobody asks
+    min_confidence      files tell the confidence, and segments below this are marked, or with unsure="leave" keep their
+                        source; None: files tell nothing
     """
 
     translator: Translator
@@ -48,6 +56,9 @@ class Setup:
     max_tokens: int | None = None
     translation_memory: TranslationMemory | None = None
     terms: Terms = field(default_factory=dict)
+    confidence: Confidence | None = None
+    min_confidence: float | None = None
+    unsure: Unsure = "mark"
 
     def request(self, documents: Sequence[FileDocument]) -> Request:
         """The request for these documents. Reports on stderr what the translation memory knows. Raises ValueError as
@@ -65,3 +76,28 @@ class Setup:
             drafts=[document.draft for document in documents],
             where=[document.where for document in documents],
         )
+
+    def judged(self, request: Request, translations: Sequence[Translation], first: int = 0) -> list[Translation]:
+        """Translations with what is to be expected of their segments, if anybody asks; first: the number of the first
+        one in the request."""
+        if self.confidence is None:
+            return list(translations)
+        part, limit = slice(first, first + len(translations)), self.min_confidence or 0.0
+        found = self.confidence.judge(self.translator, request.documents[part], translations, request.forced[part])
+        unsure = [[n for n, one in enumerate(t.judged) if one and one.expected < limit] for t in found]
+        return [replace(one, unsure=tuple(places)) for one, places in zip(found, unsure, strict=True)]
+
+    def written(self, request: Request, judged: Sequence[Translation], first: int = 0) -> list[Translation]:
+        """Judged translations as files have them."""
+        if self.min_confidence is None:
+            return [replace(one, judged=()) for one in judged]
+        if self.unsure == "mark":
+            return list(judged)
+        return [_left(source, one) for source, one in zip(request.documents[first:], judged, strict=False)]
+
+
+def _left(source: Sequence[str], translation: Translation) -> Translation:
+    """A translation whose unsure segments are those of the source."""
+    best, *others = translation.hypotheses
+    texts = [source[n] if n in translation.unsure else text for n, text in enumerate(best.segments)]
+    return replace(translation, hypotheses=(replace(best, segments=tuple(texts)), *others))

@@ -22,9 +22,11 @@ from scaleformer.translation.files.setup import Setup
 from scaleformer.translation.files.shards import Shard
 from scaleformer.translation.files.tasks import FileTask, report_update
 from scaleformer.translation.files.updating import Edits, compare, describe
+from scaleformer.translation.notices import warn_of_unsure
 from scaleformer.translation.pieces import PieceTranslator
 from scaleformer.translation.resumable import hash_of, resumable_translations
 from scaleformer.translation.terms import report_terms
+from scaleformer.translation.translations import Translation
 
 log = logging.getLogger(__name__)
 
@@ -39,9 +41,9 @@ def translate_files(
     update: bool = False,
     edits: Edits = "keep",
     part: Shard | None = None,
-) -> list[tuple[str, Sequence[str], Sequence[str]]]:
+) -> list[tuple[str, Sequence[str], Translation]]:
     """Translate files or folders, and write each translation whole or not at all; report what was left out or
-    misplaced. Returns the name of each document, its segments and their translations.
+    misplaced. Returns the name of each document, its segments and its judged translation.
 
     split, source_language  how prose is split into segments (`choose_splitting`)
     overwrite               whether translations that exist are replaced; else they are kept and counted
@@ -90,8 +92,9 @@ def translate_files(
     segments = sum(len(task.segments) for task in tasks)
     print(f"{', '.join(inputs)}: {len(tasks):,} file{'s' * (len(tasks) != 1)}, {segments:,} segments", file=sys.stderr)
     notes: dict[str, Counter[Path]] = defaultdict(Counter)
+    found: list[Translation] = []
     if tasks:
-        _translate(plan, setup, tasks, record, settings, notes)
+        found = _translate(plan, setup, tasks, record, settings, notes)
     elif unchanged and not bad:  # an earlier call was broken off after it had written all
         plan.part.unlink(missing_ok=True)
     if update and (tasks or unchanged):
@@ -103,11 +106,8 @@ def translate_files(
     if bad:
         names = ", ".join(bad[:5]) + ", ..." * (len(bad) > 5)
         raise DataError(f"{len(bad)} of {len(plan.pairs)} files were not translated, for the reasons above: {names}")
-    return [
-        (document.name, document.source, translation.segments)
-        for task in tasks
-        for document, translation in zip(task.file.documents, task.found, strict=True)
-    ]
+    documents = [document for task in tasks for document in task.file.documents]
+    return [(one.name, one.source, translation) for one, translation in zip(documents, found, strict=True)]
 
 
 def _settings(setup: Setup, *how: object) -> str:
@@ -115,7 +115,8 @@ def _settings(setup: Setup, *how: object) -> str:
     translator, memory = setup.translator, setup.translation_memory
     model = __version__, translator.sha256, translator.precision, translator.tag
     own = asdict(setup.decoding), setup.mode, setup.max_tokens, dict(setup.terms), memory and memory.entries
-    return hash_of([model, own, how])
+    confidence = setup.confidence and setup.min_confidence is not None and asdict(setup.confidence)
+    return hash_of([model, own, how, *((confidence, setup.min_confidence, setup.unsure) if confidence else ())])
 
 
 def _translate(
@@ -125,13 +126,14 @@ def _translate(
     record: Record,
     settings: str,
     notes: dict[str, Counter[Path]],
-) -> None:
-    """Translate the documents of the files, keep the record, and write those whose translation does not exist. notes:
-    counts what was left out or misplaced, by reason and file."""
+) -> list[Translation]:
+    """Translate the documents of the files, keep the record, and write those whose translation does not exist; return
+    the judged translations. notes: counts what was left out or misplaced, by reason and file."""
     request = setup.request([document for task in tasks for document in task.documents()])
     with resumable_translations(setup.translator, request, plan.part) as translations:
         report_terms(request, translations, setup.translator.source_tokenizer.has_terms)
-        rest = iter(translations)
+        judged = setup.judged(request, translations)
+        rest = iter(setup.written(request, judged))
         contents = []
         for task in tasks:
             counts: Counter[str] = Counter()
@@ -151,3 +153,6 @@ def _translate(
         for target, content in contents:
             with replaced(target) as temporary:
                 temporary.write_bytes(content)
+    if setup.confidence is not None:
+        warn_of_unsure(request, judged, setup.min_confidence or 0.0, setup.unsure == "leave")
+    return judged

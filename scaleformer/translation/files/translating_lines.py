@@ -28,6 +28,7 @@ from scaleformer.translation.files.lines import (
 )
 from scaleformer.translation.files.setup import Setup
 from scaleformer.translation.files.shards import Shard
+from scaleformer.translation.notices import warn_of_unsure
 from scaleformer.translation.pieces import PieceTranslator
 from scaleformer.translation.request import Listener
 from scaleformer.translation.resumable import resumable_translations
@@ -85,9 +86,9 @@ class LinesTask:
         return self.output != "-" and (path.is_file() or not path.exists())
 
 
-def translate_lines(setup: Setup, task: LinesTask) -> list[tuple[str, Sequence[str], Sequence[str]]]:
+def translate_lines(setup: Setup, task: LinesTask) -> list[tuple[str, Sequence[str], Translation]]:
     """Translate the documents, and write them: to a file together, to a pipe one by one. Reports on stderr. Returns the
-    name of each, its segments and their translations.
+    name of each, its segments and its judged translation.
 
     Raises ValueError (DataError for the input) in one line before translating anything, OSError.
     """
@@ -111,17 +112,20 @@ def translate_lines(setup: Setup, task: LinesTask) -> list[tuple[str, Sequence[s
     def align(part: slice, translations: Sequence[Translation]) -> list[list[Links]]:
         return align_words(translator, request.documents[part], translations, pieces.tag)
 
+    judged: list[Translation] = []
+
     def additions(translations: Sequence[Translation], first: int = 0) -> dict[str, Any]:
-        """The alternatives and alignments that JSON Lines should have beside these translations."""
+        """These translations as they are written, and the alternatives and alignments beside them in JSON Lines."""
+        judged.extend(setup.judged(request, translations, first))
         part = slice(first, first + len(translations))
-        found: dict[str, Any] = {}
+        found: dict[str, Any] = {"translations": setup.written(request, judged[part], first), "first": first}
         if task.alternatives is not None:
             with translation_bar("alternatives") if task.to_file else nullcontext() as progress:
                 found["alternatives"] = find_alternatives(
                     pieces, request.documents[part], translations, request.forced[part], task.alternatives, progress
                 )
         if task.align is not None and aligned is None:
-            found["alignments"] = align(part, translations)
+            found["alignments"] = align(part, found["translations"])
         return found
 
     write = partial(write_translations, source=source, format=task.output_format, lists=n_best > 1)
@@ -129,14 +133,14 @@ def translate_lines(setup: Setup, task: LinesTask) -> list[tuple[str, Sequence[s
         with resumable_translations(translator, request, f"{task.output}.part") as translations:
             found = additions(translations)
             with translation_writer(task.output) as file:
-                write(file, translations=translations, **found)
+                write(file, **found)
     else:
         with translation_writer(task.output) as file:
             numbers = count()
 
             def show(translation: Translation) -> None:
                 first = next(numbers)
-                write(file, translations=[translation], first=first, **additions([translation], first))
+                write(file, **additions([translation], first))
                 file.flush()
 
             with translation_bar("translating") as progress:
@@ -144,7 +148,7 @@ def translate_lines(setup: Setup, task: LinesTask) -> list[tuple[str, Sequence[s
             if not translations:
                 write(file, translations=[])
     if aligned is not None:
-        write_alignments(aligned, align(slice(None), translations))
+        write_alignments(aligned, align(slice(None), setup.written(request, judged)))
     report_terms(request, translations, translator.source_tokenizer.has_terms)
     differ = sum(len(t.segments) != t.source_segments for t in translations)
     if differ:
@@ -153,7 +157,6 @@ def translate_lines(setup: Setup, task: LinesTask) -> list[tuple[str, Sequence[s
             differ,
             len(translations),
         )
-    return [
-        (request.name(n), document, translation.segments)
-        for n, (document, translation) in enumerate(zip(request.documents, translations, strict=True))
-    ]
+    if setup.confidence is not None:
+        warn_of_unsure(request, judged, setup.min_confidence or 0.0, setup.unsure == "leave")
+    return [(request.name(n), *pair) for n, pair in enumerate(zip(request.documents, judged, strict=True))]

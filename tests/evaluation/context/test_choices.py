@@ -10,9 +10,9 @@ import pytest
 
 from scaleformer.evaluation.context.choice_scores import count_right, find_uses, score_choices, score_classes
 from scaleformer.evaluation.context.choices import SHIPPED, Choice, When, read_choices
-from scaleformer.evaluation.log_probabilities import score_documents
 from scaleformer.evaluation.saved_translations import TranslatedDocument
 from scaleformer.system.errors import DataError
+from scaleformer.translation.log_probabilities import score_documents
 from scaleformer.translation.translator import Translator
 from tests.commands.calls import error_line, run_command
 from tests.runs import make_run, write_corpus

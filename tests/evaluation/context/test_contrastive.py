@@ -21,8 +21,8 @@ from scaleformer.evaluation.context.contrastive import (
     judge,
 )
 from scaleformer.evaluation.context.examples import contrastive_documents, labelled_documents, read_contrastive
-from scaleformer.evaluation.log_probabilities import score_documents
 from scaleformer.system.errors import DataError
+from scaleformer.translation.log_probabilities import score_documents
 from scaleformer.translation.translations import DocumentHypothesis, Translation
 from scaleformer.translation.translator import Translator
 from tests.runs import make_run

@@ -58,6 +58,7 @@ def score_documents(
     *,
     batch_tokens: int | None = None,
     progress: Progress | None = None,
+    tag: str | None = None,
 ) -> list[DocumentScore]:
     """Score targets[n], a list of segments, as the translation of sources[n]; segment counts may differ.
 
@@ -67,12 +68,13 @@ def score_documents(
     batch_tokens  most padded tokens, source and target together, per batch (a longer document goes alone); None for the
                   model's own decoding setting
     progress      called with the share of tokens scored and their number
+    tag           as in `Translator.tag_tokens`
     Raises ValueError where the counts of sources and targets differ, or the model gives NaN.
     """
     if len(sources) != len(targets):
         raise ValueError(f"{len(sources)} sources and {len(targets)} translations: wanted equally many")
     budget = batch_tokens or translator.decoding.batch_tokens
-    before = translator.tag_tokens()
+    before = translator.tag_tokens(tag)
     examples = [
         Example(
             str(number),

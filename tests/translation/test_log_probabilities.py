@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from scaleformer.decoding.state import pad
-from scaleformer.evaluation.log_probabilities import DocumentScore, SegmentScore, perplexity, rescore, score_documents
+from scaleformer.translation.log_probabilities import DocumentScore, SegmentScore, perplexity, rescore, score_documents
 from scaleformer.translation.translations import DocumentHypothesis
 from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import BOS, EOS, SEP
