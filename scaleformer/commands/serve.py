@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from scaleformer.decoding.config import choose_decoding
+from scaleformer.system.files import check_file
 from scaleformer.system.schema import Positive, Range
 from scaleformer.translation.files.documents import Split
 from scaleformer.translation.translator import Precision, Translator
@@ -30,6 +31,7 @@ class Options:
     host: str
     port: Annotated[int, Range(ge=0, le=65535)]
     token: str | None
+    corrections: str | None
     origins: tuple[str, ...]
     per_minute: Positive | None
     body: Annotated[int, Range(ge=1000)]
@@ -48,6 +50,7 @@ class Options:
 def main(options: Options, given: Sequence[str]) -> None:
     try:
         from scaleformer.server.app import make_app
+        from scaleformer.server.corrections import Corrections
         from scaleformer.server.run import is_loopback, open_socket, serve
         from scaleformer.server.service import Limits, Service
         from scaleformer.server.sources import Splitting
@@ -63,5 +66,8 @@ def main(options: Options, given: Sequence[str]) -> None:
         log.warning("host=%s: other machines can reach this server without a token: set token=", options.host)
     name = Path(options.checkpoint).name
     limits = Limits(options.body, options.waiting, options.longest, options.seconds, per_minute=options.per_minute or 0)
-    service = Service(translator, decoding, limits, Splitting(options.split, options.source_language), name)
+    check_file("corrections", options.corrections)
+    corrections = None if options.corrections is None else Corrections(Path(options.corrections))
+    splitting = Splitting(options.split, options.source_language)
+    service = Service(translator, decoding, limits, splitting, name, corrections)
     serve(make_app(service, token, options.origins), service, listener, options.checkpoint)

@@ -10,7 +10,8 @@ from importlib.resources import files
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
-from fastapi import APIRouter, FastAPI, File, Form, HTTPException, Query, Request, UploadFile
+from anyio import to_thread
+from fastapi import APIRouter, Body, FastAPI, File, Form, HTTPException, Query, Request, UploadFile
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -22,6 +23,7 @@ from starlette.middleware.cors import CORSMiddleware
 from scaleformer import __version__
 from scaleformer.server import deepl, libretranslate
 from scaleformer.server.clients import Kept
+from scaleformer.server.corrections import Correction
 from scaleformer.server.gate import Gate
 from scaleformer.server.libretranslate import LibreRequest, translate_libre
 from scaleformer.server.requests import (
@@ -149,6 +151,25 @@ async def translate_file(
     return Response(content, media_type="application/octet-stream", headers=headers)
 
 
+@router.post("/corrections", responses=ERRORS)
+async def correct(
+    request: Request,
+    corrections: Annotated[list[Correction], Body(embed=True, min_length=1)],
+    tag: Annotated[str | None, Body()] = None,
+) -> dict[str, int]:
+    """Keep corrections for the next training and for later documents."""
+    service = _service(request)
+    if service.corrections is None:
+        raise HTTPException(404, "corrections are not kept here: start the server with corrections=FILE.jsonl")
+    try:
+        service.translator.tag_tokens(tag)
+        what = corrections, tag or service.translator.tag, service.translator.sha256
+        await to_thread.run_sync(service.corrections.add, *what)
+    except ValueError as error:
+        raise HTTPException(422, str(error)) from None
+    return {"kept": len(corrections)}
+
+
 @router.get("/health")
 async def health(request: Request) -> dict[str, Any]:
     """Whether the server accepts requests, its version and its model."""
@@ -165,6 +186,7 @@ async def health(request: Request) -> dict[str, Any]:
         "tags": list(translator.source_tokenizer.tags),
         "align": service.decoding.match_segments,
         "confidence": service.confidence is not None,
+        "corrections": service.corrections is not None,
         "token": request.app.state.token is not None,
         "waiting": service.worker.waiting,
     }
@@ -235,7 +257,8 @@ async def _events(opened: Opened, name: str | None = None) -> AsyncGenerator[str
             else:
                 answer = {"target": list(translation.segments), "cut": list(translation.cut)}
                 answer |= {} if event.alignments is None else {"alignments": in_pharaoh(event)}
-                answer |= in_numbers(translation)
+                remembered = opened.sources[event.document].remembered
+                answer |= in_numbers(translation) | ({"remembered": remembered} if remembered else {})
             yield _event("document", {"document": event.document, **answer})
     if name is not None:
         report, content = await opened.file(name, [found[number] for number in range(len(opened.sources))])

@@ -130,8 +130,8 @@ class TranslatedDocument(BaseModel):
     segments longer than any in training, parts of which may stay untranslated; empty: segments with text but an empty
     translation; shared: segments merged into the translation of the one before; alignments: one per segment, with
     `align`; changed: with a draft, the segments that differ from it; confidence, reasons: with `confidence`, the chrF++
-    to be expected of each segment, None where the model wrote nothing, and why it is low. For a text also its segments
-    and the translated text."""
+    to be expected of each segment, None where the model wrote nothing, and why it is low; remembered: segments that
+    were corrected before. For a text also its segments and the translated text."""
 
     id: str
     target: list[str]
@@ -143,6 +143,7 @@ class TranslatedDocument(BaseModel):
     long: list[int] = []
     empty: list[int] = []
     shared: list[int] = []
+    remembered: list[int] = []
     changed: list[int] | None = None
     n_best: list[Alternative] | None = None
     alignments: list[str] | None = None

@@ -15,6 +15,7 @@ from fastapi import HTTPException, Request
 
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.server.aside import Aside, while_present
+from scaleformer.server.corrections import Corrections
 from scaleformer.server.metrics import Metrics
 from scaleformer.server.reading import Prose, Read, read_all
 from scaleformer.server.requests import Alternative, FileReport, Options, SourceDocument, Timing, TranslatedDocument
@@ -56,10 +57,16 @@ class Service:
     """Opens requests (`open`, `open_file`); an `Opened` one gives the `events` and the `answer` of its documents."""
 
     def __init__(
-        self, translator: Translator, decoding: DecodingConfig, limits: Limits, splitting: Splitting, name: str
+        self,
+        translator: Translator,
+        decoding: DecodingConfig,
+        limits: Limits,
+        splitting: Splitting,
+        name: str,
+        corrections: Corrections | None = None,
     ) -> None:
         self.translator, self.decoding, self.limits, self.splitting = translator, decoding, limits, splitting
-        self.name = name
+        self.name, self.corrections = name, corrections
         self.metrics = Metrics()
         self.confidence, self.uncalibrated = None, ""
         try:
@@ -99,7 +106,11 @@ class Service:
             if options.confidence and self.uncalibrated:
                 raise DataError(f"options.confidence: {self.uncalibrated}")
             sources = await read(settings=options.settings(self.decoding), read=self._read)
-            sizes = await self.aside.in_thread(partial(self._measure, sources), sum(source.size for source in sources))
+            size = sum(source.size for source in sources)
+            if self.corrections is not None:
+                fill = partial(self.corrections.fill, sources, options.tag or self.translator.tag)
+                sources = await self.aside.in_thread(fill, size)
+            sizes = await self.aside.in_thread(partial(self._measure, sources), size)
             given = _given(sources, targets)
         except ValueError as error:
             raise HTTPException(422, " ".join(str(error).split("\n"))) from None
@@ -223,6 +234,7 @@ class Opened:
             shared=list(best.shared),
             changed=_changed(source.draft, best.segments),
             alignments=in_pharaoh(done),
+            remembered=list(source.remembered),
             **in_numbers(translation),
         )
         if source.settings.decoding.n_best > 1:

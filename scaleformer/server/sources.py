@@ -38,7 +38,8 @@ ReadAll = Callable[[Sequence[Prose]], Awaitable[Sequence[Read]]]
 @dataclass(frozen=True)
 class Source:
     """A document to translate. file: the text or file that it came from; kept: what the placeholders of each segment
-    stand for, () if that is unknown; draft, forced: as in `SourceDocument`."""
+    stand for, () if that is unknown; draft, forced: as in `SourceDocument`; remembered: segments that somebody
+    corrected before."""
 
     name: str
     segments: Sequence[str]
@@ -47,6 +48,7 @@ class Source:
     kept: Sequence[Kept] = ()
     draft: Sequence[str] | None = None
     forced: ForcedTexts = field(default_factory=ForcedTexts)
+    remembered: Sequence[int] = ()
 
     @property
     def size(self) -> int:

@@ -7,9 +7,10 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from scaleformer.formats.bitexts import Bitext, read_bitext
+from scaleformer.formats.json_lines import read_jsonl
 from scaleformer.formats.lines import Input
 from scaleformer.formats.recognition import BITEXTS, FORMATS, recognise
 from scaleformer.system.display import counted
@@ -31,32 +32,43 @@ class Masked(NamedTuple):
 
 class TranslationMemory:
     """Earlier translations by source segment, both with their spans and with placeholders for them. White space is
-    ignored in the comparison. The most frequent translation wins, and the first of equally frequent ones."""
+    ignored in the comparison. The most frequent translation wins, and the first of equally frequent ones; of JSON
+    Lines, in which corrections are kept, the last one."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
         self._texts: dict[str, Counter[str]] = defaultdict(Counter)
         self._masked: dict[str, Counter[Masked | None]] = defaultdict(Counter)
         for source, target in pairs:
-            if not source.strip():
-                continue
-            self._texts[_normal(source)][target] += 1
-            ours = masked(_normal(source))
-            self._masked[ours.text][renumbered(masked(_normal(target)), ours)] += 1
+            self.add(source, target)
+
+    def add(self, source: str, target: str, last: bool = False) -> None:
+        """Add a translation; last: it is to win."""
+        ours = masked(_normal(source))
+        if not ours.text:
+            return
+        found: list[tuple[Counter[Any], Any]] = [(self._texts[_normal(source)], target)]
+        found.append((self._masked[ours.text], renumbered(masked(_normal(target)), ours)))
+        for counts, key in found:
+            counts[key] = max(counts.values(), default=0) + 1 if last else counts[key] + 1
 
     @classmethod
     def read(cls, path: str, languages: tuple[str | None, str | None] = (None, None)) -> TranslationMemory:
-        """Read TMX, PO, XLIFF, CSV, TSV or Parquet, recognised like any input. Tables need the columns source and
-        target; a TSV without a header has document, source, target.
+        """Read TMX, PO, XLIFF, CSV, TSV, Parquet or JSON Lines, recognised like any input. Tables need the columns
+        source and target; a TSV without a header has document, source, target.
 
         languages: source and target, since TMX may hold more. Raises DataError in one line.
         """
         found = recognise(Input(path).begin, Path(path).name)
-        if found.name not in BITEXTS:
-            wanted = ", ".join(FORMATS[name].title for name in BITEXTS)
+        lines = found.name == "jsonl"
+        if found.name not in BITEXTS and not lines:
+            wanted = ", ".join(FORMATS[name].title for name in (*BITEXTS, "jsonl"))
             raise DataError(f"translation_memory={path}: {found.title}, wanted one of {wanted}")
         dropped: Counter[str] = Counter()
-        documents = read_bitext(Bitext(found.name, path, languages=languages), dropped)
-        memory = cls(pair for document in documents for pair in zip(document.source, document.target, strict=True))
+        bitext = Bitext(found.name, path, languages=languages)
+        memory = cls(())
+        for document in read_jsonl(path) if lines else read_bitext(bitext, dropped):
+            for source, target in document.parts():
+                memory.add(" ".join(source), " ".join(target), last=lines)
         if not memory._texts:
             raise DataError(f"translation_memory={path}: no segment with a translation in the languages of the model")
         if dropped:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from scaleformer.server.app import make_app
+from scaleformer.server.corrections import Corrections
 from scaleformer.server.run import Server, open_socket
 from scaleformer.server.service import Limits, Service
 from scaleformer.server.sources import Splitting
@@ -28,9 +29,15 @@ class Running:
     """A server that runs until the block ends."""
 
     def __init__(
-        self, translator: Translator, token: str | None = None, origins: Sequence[str] = (), **limits: Any
+        self,
+        translator: Translator,
+        token: str | None = None,
+        origins: Sequence[str] = (),
+        corrections: Corrections | None = None,
+        **limits: Any,
     ) -> None:
-        self.service = Service(translator, translator.decoding, Limits(**limits), Splitting("auto", None), "run")
+        how = translator.decoding, Limits(**limits), Splitting("auto", None), "run", corrections
+        self.service = Service(translator, *how)
         listener = open_socket("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         self.server = Server(make_app(self.service, token, origins), self.service)
