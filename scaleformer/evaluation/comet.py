@@ -20,7 +20,34 @@ class CometScore:
     version: str
 
 
+def load_comet(model: str | Path = "Unbabel/wmt22-comet-da") -> Any:
+    """A COMET model: a name on Hugging Face (downloaded once by unbabel-comet) or a checkpoint file. Raises ValueError
+    in one line where the package or the model is missing."""
+    comet = _package()
+    try:
+        return comet.load_from_checkpoint(str(model) if Path(model).is_file() else comet.download_model(str(model)))
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(
+            f"COMET model {model}: {reason} (wanted a name on Hugging Face or a checkpoint file)"
+        ) from error
+
+
+def cut_lines(loaded: Any, *sides: Sequence[str]) -> int:
+    """How many lines have more tokens than a model reads, and would be cut in silence; 0 if it does not tell. Most
+    models read each text by itself, those with `concat_inputs` (unified ones) all texts of a line together."""
+    if (encoder := getattr(loaded, "encoder", None)) is None:
+        return 0
+    counts = zip(
+        *([len(tokens) for tokens in encoder.tokenizer(list(side))["input_ids"]] for side in sides), strict=True
+    )
+    if hasattr(loaded, "concat_inputs"):
+        return sum(sum(line) > encoder.max_positions - 1 - len(sides) * encoder.size_separator for line in counts)
+    return sum(max(line) > encoder.max_positions - 2 for line in counts)
+
+
 def comet_score(
+    loaded: Any,
     sources: Sequence[str],
     hypotheses: Sequence[str],
     references: Sequence[str],
@@ -29,31 +56,19 @@ def comet_score(
     batch_size: int = 8,
     gpus: int = 0,
 ) -> CometScore:
-    """Score lines with a COMET model: a name on Hugging Face (downloaded once by unbabel-comet) or a checkpoint file.
-
-    Raises ValueError in one line where the package or the model is missing, without lines, and where counts differ.
-    """
+    """Score lines with a loaded model of this name. Raises ValueError without lines, and where counts differ."""
     sizes = {len(sources), len(hypotheses), len(references)}
     if len(sizes) != 1 or not sources:
         raise ValueError(
             f"COMET: {len(sources)} sources, {len(hypotheses)} hypotheses, {len(references)} references: the "
             "counts must be equal and at least 1"
         )
-    comet = _package()
-    try:
-        path = str(model) if Path(model).is_file() else comet.download_model(str(model))
-        loaded = comet.load_from_checkpoint(path)
-    except Exception as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise ValueError(
-            f"COMET model {model}: {reason} (wanted a name on Hugging Face or a checkpoint file)"
-        ) from error
     data = [
         {"src": source, "mt": hypothesis, "ref": reference}
         for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True)
     ]
     output = loaded.predict(data, batch_size=batch_size, gpus=gpus)
-    version = str(getattr(comet, "__version__", "unknown"))
+    version = str(getattr(_package(), "__version__", "unknown"))
     return CometScore(float(output.system_score), tuple(map(float, output.scores)), str(model), version)
 
 

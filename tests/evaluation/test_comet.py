@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from scaleformer.evaluation.comet import comet_score
+from scaleformer.evaluation.comet import comet_score, cut_lines, load_comet
 from scaleformer.evaluation.saved_translations import read_translations, windows_of
 from tests.commands.calls import run_command
 from tests.results import TRANSLATIONS
@@ -51,7 +51,7 @@ def package(monkeypatch) -> ModuleType:
 
 
 def test_lines_go_in_and_scores_come_out(package, tmp_path: Path):
-    score = comet_score(["s", "t"], ["a b", "c"], ["a b", "c d"], batch_size=3, gpus=1)
+    score = comet_score(load_comet(), ["s", "t"], ["a b", "c"], ["a b", "c d"], batch_size=3, gpus=1)
     assert (score.score, score.lines) == (0.75, (1.0, 0.5))
     assert (score.model, score.version) == ("Unbabel/wmt22-comet-da", "2.2.0")
     (model,) = package.models
@@ -60,19 +60,19 @@ def test_lines_go_in_and_scores_come_out(package, tmp_path: Path):
     assert model.calls == [{"data": data, "batch_size": 3, "gpus": 1}]
     checkpoint = tmp_path / "model.ckpt"
     checkpoint.touch()
-    comet_score(["s"], ["a"], ["a"], checkpoint)
+    comet_score(load_comet(checkpoint), ["s"], ["a"], ["a"], checkpoint)
     assert package.models[-1].path == str(checkpoint)
 
 
 def test_faults_are_reported(package, monkeypatch):
     with pytest.raises(ValueError, match=r"COMET model nothing/there: 'nothing/there' \(wanted a name"):
-        comet_score(["s"], ["a"], ["a"], "nothing/there")
+        load_comet("nothing/there")
     with pytest.raises(ValueError, match="1 sources, 0 hypotheses, 1 references"):
-        comet_score(["s"], [], ["a"])
+        comet_score(load_comet(), ["s"], [], ["a"])
     for absent in (None, ModuleType("comet")):  # missing, or another package of the same name
         monkeypatch.setitem(sys.modules, "comet", absent)
         with pytest.raises(ValueError, match="COMET is not installed: pip install unbabel-comet"):
-            comet_score(["s"], ["a"], ["a"])
+            load_comet()
 
 
 def test_the_command(package, tmp_path: Path, monkeypatch, capsys):
@@ -116,3 +116,37 @@ def test_windows_of_segments(package, tmp_path: Path, monkeypatch, capsys):
     assert "4 windows of 2 segments" in out
     code, _, err = run_command(monkeypatch, capsys, "comet", f"translations={path}", "window=0")
     assert (code, err) == (1, "error: window is 0: it must be an int of at least 1\n")
+
+
+class Reader:
+    """An encoder that reads nine tokens of a text: words, and one at either end."""
+
+    max_positions, size_separator = 11, 2
+
+    @staticmethod
+    def tokenizer(texts: list[str]) -> dict[str, list[list[int]]]:
+        return {"input_ids": [[0, *range(len(text.split())), 1] for text in texts]}
+
+
+def test_a_window_longer_than_the_model_reads_is_made_smaller(package, tmp_path, monkeypatch, capsys, caplog):
+    monkeypatch.setattr(Overlap, "encoder", Reader, raising=False)
+    joined = SimpleNamespace(encoder=Reader, concat_inputs=None)  # a line of 3 + 3 + 4 with ends, 11 - 1 - 6 are read
+    assert [cut_lines(one, ["a"], ["b"], ["c d"]) for one in (load_comet(), joined)] == [0, 1]
+    assert cut_lines(load_comet(), ["a " * 7, "a"], ["a", "a " * 8], ["a", "a"]) == 1
+    path = tmp_path / "bleu-test.jsonl"
+
+    def scored(segments: list[str], window: int) -> dict[str, Any]:
+        record = {"id": "a", "source": segments, "target": segments, "hypothesis": segments}
+        path.write_text(json.dumps(record) + "\n", encoding="utf-8")
+        code, _, err = run_command(monkeypatch, capsys, "comet", f"translations={path}", f"window={window}", "stride=4")
+        assert code == 0, err
+        [found] = tmp_path.glob("comet-*.json")
+        result = json.loads(found.read_text(encoding="utf-8"))
+        found.unlink()
+        return {key: result[key] for key in ("window", "stride", "cut")} | {"texts": len(result["segments"])}
+
+    assert scored(["a b"] * 8, 3) == {"window": 3, "stride": 4, "cut": 0, "texts": 3}
+    assert scored(["a b"] * 8, 6) == {"window": 3, "stride": 3, "cut": 0, "texts": 3}
+    assert "window=6: longer than Unbabel/wmt22-comet-da reads: window=3 instead" in caplog.text
+    assert scored([*["a b"] * 7, "a " * 9], 3)["cut"] == 1
+    assert "reads only the beginning of 1 of" in caplog.text
