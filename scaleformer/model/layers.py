@@ -78,6 +78,11 @@ class EncoderLayer(Layer):
         self.feed_forward_norm = nn.LayerNorm(width)
         self.dropout = Dropout(dropout)
 
+    @property
+    def own_segment(self) -> bool:
+        """Whether no token sees another segment than its own."""
+        return self.attention.own_segment
+
     def forward(self, x: Tensor, layout: SegmentLayout) -> Tensor:
         """x (B, S, D) and its layout -> (B, S, D)"""
         h = self.before(self.attention_norm, x)
@@ -123,6 +128,10 @@ class DecoderLayer(Layer):
         x = self.after(self.cross_attention_norm, x + self.dropout(self.cross_attention(h, encoded, cross_layout)))
         h = self.feed_forward(self.before(self.feed_forward_norm, x))
         return self.after(self.feed_forward_norm, x + self.dropout(h))
+
+    @property
+    def own_segment(self) -> bool:
+        return self.attention.own_segment and self.cross_attention.own_segment
 
     def init_state(self, encoded: Tensor, mask: Tensor, segments: Tensor, rows: int) -> LayerState:
         return LayerState(

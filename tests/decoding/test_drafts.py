@@ -21,10 +21,11 @@ WORD, WORDS = 20, 50
 CPU = torch.device("cpu")
 
 
-def model_of(seed: int, near: int = 3, kept: int = 64) -> Transformer:
+def model_of(seed: int, near: int = 3, kept: int = 64, document_layers: int | None = None) -> Transformer:
     """A model whose weights are large, so that what it writes depends on all that it reads."""
     torch.manual_seed(seed)
-    model = make_model(WORDS, attention={"name": "segment_recall", "near": near, "kept": kept}).eval()
+    attention = {"name": "segment_recall", "near": near, "kept": kept, "document_layers": document_layers}
+    model = make_model(WORDS, attention=attention).eval()
     for name, parameter in model.named_parameters():
         if name.endswith("salience"):
             parameter.data.normal_()
@@ -68,7 +69,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def test_drafts_change_nothing(name: str, seed: int) -> None:
     """Whatever they are: words at random, nothing at all, or the translation itself."""
     rng = random.Random(seed)
-    model = model_of(seed, *rng.choice([(0, 2), (1, 64), (3, 64)]))
+    model = model_of(seed, *rng.choice([(0, 2), (1, 64), (3, 64), (1, 2, 1)]))
     sources = [document(rng, rng.randrange(1, 9)) for _ in range(3)]
     forced = [some_forced(rng, source) for source in sources]
     config = DecodingConfig(strategy="greedy", length_penalty=0.6, **SETTINGS[name])

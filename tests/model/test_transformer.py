@@ -101,6 +101,7 @@ MIXED = {
     # options that give these short batches far segments
     "softmax_gated far": {"attention": {"name": "softmax_gated", "reach": 1}},
     "segment_recall far": {"attention": {"name": "segment_recall", "near": 0, "kept": 2}},
+    "segment_recall top": {"attention": {"name": "segment_recall", "near": 0, "kept": 2, "document_layers": 1}},
 }
 CHOICES = {**{path.stem: {"attention": yaml.safe_load(path.read_text())} for path in SHIPPED}, **MIXED}
 

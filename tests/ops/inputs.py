@@ -58,7 +58,8 @@ def make_inputs(
     )
 
 
-def gradients(out: Tensor, leaves: list[Tensor]) -> tuple[Tensor, ...]:
-    """The gradients of `out` weighted at random, by the same weights for the same shape, whatever its precision."""
+def gradients(out: Tensor, leaves: list[Tensor], unused: bool = False) -> tuple[Tensor, ...]:
+    """The gradients of `out` weighted at random, by the same weights for the same shape, whatever its precision.
+    unused: whether leaves may be without effect, whose gradient is zero."""
     weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(1)).bfloat16()
-    return torch.autograd.grad(out, leaves, weights.to(out.dtype))
+    return torch.autograd.grad(out, leaves, weights.to(out.dtype), allow_unused=unused, materialize_grads=unused)

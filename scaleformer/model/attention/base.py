@@ -56,6 +56,8 @@ class Attention(nn.Module, ABC):
     absolute_positions: ClassVar[bool] = False
     #: whether its projections may have biases (`add_biases`)
     takes_biases: ClassVar[bool] = True
+    #: whether a query sees no other segment than its own
+    own_segment: bool = False
     #: the most keys that it can attend to
     most_keys: float = math.inf
     #: what it holds at once, for estimates of memory

@@ -48,10 +48,14 @@ class SegmentRecallAttention(Attention):
     recency    scale of r, above; 0 selects by salience alone
     explore    in training: scale of the noise on the choice, so that every token can learn (`segment_recall_attention`)
     algorithm  as in `segment_recall_attention`
+    document_layers  the top layers of encoder and of decoder that see the document; those below them see their own
+                     segment alone. None: all see it
     """
 
     held: ClassVar[Held] = Held(tiles=700, aside=3)
     resumes: ClassVar[bool] = True
+    log_gate: Any
+    salience: Tensor
     recency: Tensor
 
     def __init__(
@@ -66,26 +70,36 @@ class SegmentRecallAttention(Attention):
         recency: Annotated[float, Range(ge=0)] = 1.0,
         explore: Annotated[float, Range(ge=0)] = 1.0,
         algorithm: Annotated[str, OneOf(RECALL_ALGORITHMS)] = "auto",
+        document_layers: Natural | None = None,
+        layer: int = 0,
+        layers: int = 1,
     ) -> None:
         super().__init__(site, width, heads)
-        self.kept = kept
+        self.own_segment = document_layers is not None and layer < layers - document_layers
+        self.kept = 0 if self.own_segment else kept
         self.explore = explore
         self.algorithm = algorithm
         if site != "cross":
             self.relative_embedding = relative_embedding(heads, horizon, self.head_width)
-        self.log_gate: Any = log_gate(heads, near + 1, slope)
         self.gate_factor: Any = None
-        self.salience = nn.Parameter(torch.zeros(heads, self.head_width))
+        salience = torch.zeros(heads, self.head_width)
+        if self.own_segment:
+            self.register_buffer("log_gate", torch.zeros(heads, 3), persistent=False)
+            self.register_buffer("salience", salience, persistent=False)
+        else:
+            self.log_gate, self.salience = log_gate(heads, near + 1, slope), nn.Parameter(salience)
         slopes = torch.tensor([recency * _RECENCY[head % len(_RECENCY)] for head in range(heads)])
         self.register_buffer("recency", slopes, persistent=False)
 
     def begin_apart(self) -> None:
+        if self.site != "cross":
+            nn.init.zeros_(self.relative_embedding)
+        if self.own_segment:
+            return
         reach = self.log_gate.shape[1] // 2
         factors = torch.full_like(self.log_gate, SHUT)  # at 0 it would have no gradient
         factors[:, reach] = 1
         self.gate_factor, self.log_gate = nn.Parameter(factors), None
-        if self.site != "cross":
-            nn.init.zeros_(self.relative_embedding)
 
     @property
     def gate(self) -> Tensor:

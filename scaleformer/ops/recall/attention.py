@@ -11,8 +11,9 @@ from shutil import which
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from scaleformer.ops.common.checks import check_choice, check_gate, check_positive, check_qkv, check_rel, check_segments
+from scaleformer.ops.common.checks import check_choice, check_gate, check_qkv, check_rel, check_segments
 from scaleformer.ops.common.choice import choose_algorithm, wants_gradients
 from scaleformer.ops.common.relative_positions import horizon_of, score_table
 from scaleformer.ops.recall.linear import RecallAttention
@@ -65,7 +66,7 @@ def segment_recall_attention(
     query_segments  (B, L_Q) integers that never decrease along a row; pads at the end may hold any
     key_segments    (B, L_K) the same for the keys; where key_mask is False they may hold any. In causal attention query
                     i and key i are in the same segment, which is read from key_segments where it is long enough
-    kept            M, at least 1
+    kept            M; 0: no far key is seen
     causal          drop the keys j > i
     key_mask        (B, L_K) bool, True for a real token
     layout          segments and mask as one object, in place of the three arguments; calls that share it share its plan
@@ -114,10 +115,14 @@ def segment_recall_attention(
         near, horizon = log_gate.shape[1] // 2 - 1, None if rel is None else horizon_of(rel)
         each = kept if causal else -(-kept // 2)
         gate = log_gate.to(dtype).clamp(min=HIDDEN)  # -inf times zero would be NaN
+        if kept == 0:
+            gate = functional.pad(gate[:, 1:-1], (1, 1), value=HIDDEN)
         table = None if table is None else score_table(table, causal)
         if algorithm == "fused":
             kernels, explored = fused(q.device, products), _explore(salience.detach(), explore)
-            out = kernels(q, k, values, salience, gate, table, explored, recency.to(dtype), layout, each, causal)
+            out = kernels(
+                q, k, values, salience, gate, table, explored, recency.to(dtype), layout, max(each, 1), causal
+            )
             return out.to(v.dtype)
         plan = plan_recall(layout, near, causal, horizon, each, heads, dtype)
         toward = recency.to(dtype)[:, None] * plan.segments[:, None].to(dtype)  # (B, H, L_K)
@@ -177,12 +182,13 @@ def product_type(x: Tensor) -> torch.dtype:
 
 
 def check_recall(recency: Tensor, kept: int, heads: int) -> None:
-    """Raise ValueError unless recency is (H,) and at least 0, and kept is at least 1."""
+    """Raise ValueError unless recency is (H,), and it and kept are at least 0."""
     if recency.shape != (heads,):
         raise ValueError(f"recency has shape {tuple(recency.shape)}: it must be ({heads},), one a head")
     if recency.device.type == "cpu" and (recency < 0).any():  # on a GPU this would synchronise
         raise ValueError(f"recency is {recency.tolist()}: it must be at least 0")
-    check_positive("kept", kept)
+    if kept < 0:
+        raise ValueError(f"kept is {kept}: it must be at least 0")
 
 
 def check_salience(salience: Tensor, k: Tensor) -> None:

@@ -133,7 +133,7 @@ class RecallCausalState:
         leaves = (segments - numbers > self.near) & (place >= start[:, None])  # (r, n), a row's first tokens
         began = start + leaves.sum(1)  # (r,)
         low, high = int(start.min()) - self.origin, int(began.max()) - self.origin
-        if high > low:
+        if high > low and kept:
             self._keep(rows, low, high, leaves[:, low:high], numbers[:, low:high])
         self.start[rows], self.segment[rows] = began, segments[:, 0]
         self.numbers[rows, written:] = segments

@@ -163,7 +163,8 @@ class RecallCrossState:
         width = max(1, int((end - first).max()))
         at = first + torch.arange(width, device=segments.device)  # (r, W)
         at = torch.where(at < end, at, length)[:, None].expand(-1, heads, -1)
-        if bool((first > 0).any() | (end[:, 0] < self.length[documents]).any()):  # something is far
+        # something is far
+        if self.count and bool((first > 0).any() | (end[:, 0] < self.length[documents]).any()):
             kept = self.kept = self.kept or self._choose()
             borders = kept.borders[documents]
             before, after = (

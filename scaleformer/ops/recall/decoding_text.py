@@ -63,14 +63,17 @@ def recall_causal_states(
     hidden = torch.arange(most, device=k.device) < state.start[:, None]
     state.bias[:, :, kept : kept + most] = gate.masked_fill(hidden[:, None], float("-inf"))
     state.used = int((~none).sum(2).max())
-    state.newest = int(state.kept_position.masked_fill(none, -1).max())
+    if kept:
+        state.newest = int(state.kept_position.masked_fill(none, -1).max())
     return state
 
 
 def _kept(priority: Tensor, texts: Tensor, first: Tensor, kept: int) -> tuple[Tensor, Tensor]:
     """The ranks and the positions, (n, H, M) each and the highest last, of the kept tokens among those before `first`
     (n,) in `texts` (n,); priority (B, H, L)."""
-    B, _, length = priority.shape
+    B, heads, length = priority.shape
+    if kept == 0:
+        return (texts.new_zeros(len(texts), heads, 0),) * 2
     ranked = RankedKeys(priority, None, kept, after=False)
     rows = torch.zeros(B, int(texts.bincount(minlength=B).max()), dtype=torch.long, device=texts.device)  # (B, E)
     order = texts.argsort(stable=True)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from scaleformer.ops.recall.selection import FarSide, ends_of
+from scaleformer.ops.segments.gate import HIDDEN
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.segments.tiles import BLOCK, Numbers, TileGroup, TilePlan, fill_up, number_segments, plan_tiles
 
@@ -69,6 +70,8 @@ class RecallPlan:
     numbers   of segments, from 0 on
     segments  (B, L_K) of the keys, as given
     reach     N + 1
+    real      (B, L_K) bool, True for a real key; None if all are
+    alone     whether no query sees another segment than its own
     """
 
     tiles: TilePlan
@@ -79,6 +82,23 @@ class RecallPlan:
     numbers: Numbers
     segments: Tensor
     reach: int
+    real: Tensor | None
+    alone: bool
+
+    @cached_property
+    def own(self) -> tuple[Tensor, Tensor | None] | None:
+        """If `alone`: (B, 1, L, S) `HIDDEN` where a query does not see a key, else 0; and (B, 1, L, 1) bool, whether it
+        sees any, or None if all do."""
+        if not self.alone:
+            return None
+        seen = self.numbers.queries[:, :, None] == self.numbers.keys[:, None]  # (B, L, S)
+        if self.real is not None:
+            seen &= self.real[:, None]
+        if self.tiles.causal:
+            seen.tril_()
+        hidden = torch.zeros_like(seen, dtype=self.tiles.later.dtype).masked_fill_(~seen, HIDDEN)
+        any_key = seen.any(-1)
+        return hidden[:, None], None if bool(any_key.all()) else any_key[:, None, :, None]
 
     @cached_property
     def dense(self) -> DenseSegments:
@@ -105,7 +125,7 @@ def plan_recall(
         queries, keys = layout.clean(causal)
         numbers = number_segments(queries, keys, near + 1)
         tiles = plan_tiles(numbers, layout.real(), near, causal, horizon, heads, dtype)
-        far = numbers.total > near + 1
+        far = count > 0 and numbers.total > near + 1
         room, sides = (-(-count // BLOCK), _sides(numbers, tiles, near, count)) if far else (0, [])
         own = fill_up(numbers.queries, tiles.queries)  # (B, tiles, T)
         batch, each, _ = own.shape
@@ -117,7 +137,18 @@ def plan_recall(
             for group in groups
         ]
         head = (head * tiles.blocks + 1) * BLOCK
-        return RecallPlan(replace(tiles, groups=groups), room, head, sides, by_group, numbers, keys, near + 1)
+        return RecallPlan(
+            replace(tiles, groups=groups),
+            room,
+            head,
+            sides,
+            by_group,
+            numbers,
+            keys,
+            near + 1,
+            layout.real(),
+            near + count == 0,
+        )
 
     return layout.derived(("recall", near, causal, horizon, count, heads, dtype), make)
 

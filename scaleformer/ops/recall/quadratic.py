@@ -39,8 +39,13 @@ def dense_recall(
 ) -> Tensor:
     """Arguments and result as in `RecallAttention`; `recalled` is None for a side where all keys are kept."""
     keys, causal = k.shape[2], plan.tiles.causal
+    out: Tensor
+    if plan.own:
+        hidden, some = plan.own
+        out = _DenseRecall.apply(q, k, v, hidden, table, None, key_mask, causal)
+        return out if some is None else out.masked_fill(~some, 0.0)
     bias = segment_bias(salience, log_gate, plan, recalled, key_mask)
-    out: Tensor = _DenseRecall.apply(q, k, v, bias, table, plan.dense.inside, key_mask, causal)
+    out = _DenseRecall.apply(q, k, v, bias, table, plan.dense.inside, key_mask, causal)
     is_open = q.device.type == "cpu" and bool((log_gate > HIDDEN / 2).all())  # on a GPU this would synchronise
     if key_mask is None and is_open:
         return out
@@ -80,17 +85,18 @@ class _DenseRecall(torch.autograd.Function):
         v: Tensor,
         bias: Tensor,
         table: Tensor | None,
-        inside: Tensor,
+        inside: Tensor | None,
         key_mask: Tensor | None,
         causal: bool,
     ) -> Tensor:
         """q (B, H, L, d), k (B, H, S, d), v (B, H, S, e), bias (B, H, n, S), table as in `dense_recall`, inside
-        (X, L, n) of `DenseSegments`"""
+        (X, L, n) of `DenseSegments`; or None for a bias without gradient (B, 1, L, S)"""
         batch, heads, length, d = q.shape
         if key_mask is not None:  # masking the scores is not enough: pads may hold NaN
             pads = ~key_mask[:, None, :, None]  # (B, 1, S, 1)
             k, v = k.masked_fill(pads, 0.0), v.masked_fill(pads, 0.0)
-        query, key, values, bias = (x.flatten(0, 1) for x in (q, k, v, bias))
+        query, key, values = (x.flatten(0, 1) for x in (q, k, v))
+        bias = bias if inside is None else bias.flatten(0, 1)
         by_distance = None
         if table is not None:
             scaled = spread(table * d**-0.5, batch, heads)  # (X, R or 2R, d)
@@ -98,10 +104,13 @@ class _DenseRecall(torch.autograd.Function):
         weights, out = [], bias.new_empty(len(values), length, values.shape[2])
         for rows, end in _parts(length, key.shape[1], causal, q.device):
             scores = (query[:, rows] @ key[:, :end].transpose(1, 2)).to(bias.dtype)  # (X, l, s)
-            scores.baddbmm_(inside[:, rows], bias[..., :end], beta=d**-0.5)
+            if inside is None:
+                scores.mul_(d**-0.5).view(batch, heads, *scores.shape[1:]).add_(bias[:, :, rows, :end])
+            else:
+                scores.baddbmm_(inside[:, rows], bias[..., :end], beta=d**-0.5)
             if by_distance is not None:
                 _add_table(scores, by_distance[:, rows], rows.start, causal)
-            if causal:
+            if causal and inside is not None:
                 own = scores[..., rows.start :]
                 own += torch.full_like(own[0], HIDDEN).triu_(1)
             weights.append(scores.softmax(-1).to(values.dtype))
@@ -121,7 +130,7 @@ class _DenseRecall(torch.autograd.Function):
             torch.empty_like(query, dtype=dtype),
             *(torch.zeros_like(x, dtype=dtype) for x in (key, values)),
         )
-        d_bias = inside.new_zeros(len(inside), inside.shape[2], key.shape[1])  # (X, n, S)
+        d_bias = None if inside is None else inside.new_zeros(len(inside), inside.shape[2], key.shape[1])  # (X, n, S)
         d_by_distance = None if table is None else table.new_empty(*query.shape[:2], table.shape[1])
         parts = _parts(query.shape[1], key.shape[1], ctx.causal, query.device)
         for (rows, end), weight in zip(parts, weights, strict=True):
@@ -131,16 +140,16 @@ class _DenseRecall(torch.autograd.Function):
             factor = d_scores.to(key.dtype)
             d_query[:, rows] = factor @ key[:, :end]
             _add_product(d_key[:, :end], factor.transpose(1, 2), query[:, rows])
-            d_bias[..., :end].baddbmm_(inside[:, rows].transpose(1, 2), d_scores)
+            if d_bias is not None:
+                d_bias[..., :end].baddbmm_(inside[:, rows].transpose(1, 2), d_scores)
             if d_by_distance is not None:
                 d_by_distance[:, rows] = _sums_by_distance(d_scores, d_by_distance.shape[2], rows.start, ctx.causal)
         d_table = None
         if table is not None and d_by_distance is not None:
             d_query.baddbmm_(d_by_distance, spread(table, batch, heads))
             d_table = table_gradient(d_by_distance, query.to(dtype), table) * d**-0.5
-        d_q, d_k, d_v, d_bias = (
-            x.unflatten(0, shape) for x in (d_query.mul_(d**-0.5), d_key.mul_(d**-0.5), d_v, d_bias)
-        )
+        d_bias = None if d_bias is None else d_bias.unflatten(0, shape)
+        d_q, d_k, d_v = (x.unflatten(0, shape) for x in (d_query.mul_(d**-0.5), d_key.mul_(d**-0.5), d_v))
         return d_q, d_k, d_v, d_bias, d_table, None, None, None
 
 

@@ -25,9 +25,9 @@ BOTH = False, True
 ALGORITHMS = "linear", "quadratic"
 
 
-def assert_same(case: Case, out: Tensor, expected: Tensor) -> None:
+def assert_same(case: Case, out: Tensor, expected: Tensor, unused: bool = False) -> None:
     torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-11)
-    for found, wanted in zip(gradients(out, case.leaves), gradients(expected, case.leaves), strict=True):
+    for found, wanted in zip(*(gradients(x, case.leaves, unused) for x in (out, expected)), strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-11)
 
 
@@ -36,7 +36,14 @@ def assert_forms_agree(case: Case, **options: Any) -> None:
     assert_same(case, linear, quadratic)
 
 
-SHAPES = (12, 12, 0, 3), (12, 12, 1, 2), (5, 13, 1, 4), (13, 5, 0, 1)  # queries, keys, near, kept
+SHAPES = (  # queries, keys, near, kept
+    (12, 12, 0, 3),
+    (12, 12, 1, 2),
+    (5, 13, 1, 4),
+    (13, 5, 0, 1),
+    (12, 13, 0, 0),
+    (13, 12, 1, 0),
+)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +55,8 @@ def test_equals_the_equation(
     queries, keys, near, kept = shape
     case = make(queries, keys, near=near, causal=causal, masked=masked, **relative)
     expected = call(case, function=segment_recall_loop, kept=kept, causal=causal)
-    assert_same(case, call(case, kept=kept, causal=causal, algorithm=algorithm), expected)
+    found = call(case, kept=kept, causal=causal, algorithm=algorithm)
+    assert_same(case, found, expected, unused=kept == 0)  # of which no salience has an effect
 
 
 @pytest.mark.parametrize(("causal", "algorithm", "kind"), pairwise(BOTH, ALGORITHMS, ("short", "one-token")), ids=str)
@@ -164,7 +172,7 @@ def test_exploring_draws_in_proportion_to_the_exponential_of_the_salience(algori
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"kept": 0}, "kept is 0: it must be at least 1"),
+        ({"kept": -1}, "kept is -1: it must be at least 0"),
         ({"explore": -1.0}, "explore is -1.0: it must be at least 0"),
         ({"algorithm": "memory"}, "it must be one of auto, linear, quadratic"),
         ({"salience": torch.zeros(2, 2, 6)}, r"salience has shape \(2, 2, 6\): it must be \(2, 2, 5\)"),

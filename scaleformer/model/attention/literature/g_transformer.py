@@ -16,7 +16,6 @@ from scaleformer.ops.common.precision import full_precision
 from scaleformer.ops.recall.attention import segment_recall_attention
 from scaleformer.ops.recall.decoding import RecallCausalState, recall_causal_init, recall_causal_step
 from scaleformer.ops.recall.decoding_cross import recall_cross_state
-from scaleformer.ops.segments.gate import HIDDEN
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.system.schema import Natural
 
@@ -62,8 +61,9 @@ class GTransformerAttention(Attention):
             nn.init.zeros_(self.gate.bias)
         if layer < layers - combined:
             self.whole = self.gate = None
-        # Group attention as attention with recall: the gate is open at segment distance 0 only.
-        self.register_buffer("own", torch.tensor([HIDDEN, 0.0, HIDDEN]).repeat(heads, 1), persistent=False)
+            self.own_segment = True
+        # Group attention as attention with recall that sees the own segment alone.
+        self.register_buffer("own", torch.zeros(heads, 3), persistent=False)
         self.register_buffer("recency", torch.zeros(heads), persistent=False)
 
     def forward(self, x: Tensor, encoded: Tensor, layout: SegmentLayout) -> Tensor:
@@ -72,7 +72,7 @@ class GTransformerAttention(Attention):
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
         arguments = None, self.own, key.new_zeros(key.shape[:3]), self.recency
-        return segment_recall_attention(query, key, value, *arguments, kept=1, causal=self.causal, layout=layout)
+        return segment_recall_attention(query, key, value, *arguments, kept=0, causal=self.causal, layout=layout)
 
     def init_state(self, encoded: Tensor, key_mask: Tensor, key_segments: Tensor, rows: int) -> Any:
         arguments = encoded, key_mask, key_segments, rows
@@ -88,11 +88,11 @@ class GTransformerAttention(Attention):
 
     def empty_state(self, rows: int, like: Tensor) -> RecallCausalState:
         d, dtype = self.head_width, torch.promote_types(like.dtype, torch.float32)
-        return recall_causal_init(rows, self.heads, d, d, self.own, self.recency, 1, like.device, dtype)
+        return recall_causal_init(rows, self.heads, d, d, self.own, self.recency, 0, like.device, dtype)
 
     def encoded_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> Any:
         arguments = self.own, key.new_zeros(key.shape[:3]), self.recency, key_segments, key_mask
-        return recall_cross_state(key, value, *arguments, kept=1)
+        return recall_cross_state(key, value, *arguments, kept=0)
 
     def attend_step(
         self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: RecallCausalState
@@ -105,7 +105,7 @@ class GTransformerAttention(Attention):
 
     def later_bytes(self, gained: int, documents: int, rows: int, extent: Extent, size: int) -> int:
         whole = super().later_bytes(gained, documents, rows, extent, size)
-        return whole + recall_bytes(self, 0, 1, documents, rows, extent, size)
+        return whole + recall_bytes(self, 0, 0, documents, rows, extent, size)
 
     def _combine(self, group: Tensor, whole: Tensor) -> Tensor:
         """The two outputs (..., D), weighted channel by channel: (..., D)."""

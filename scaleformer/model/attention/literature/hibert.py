@@ -87,6 +87,7 @@ class HibertAttention(GTransformerAttention):
 
     def __init__(self, site: str, width: int, heads: int) -> None:
         super().__init__(site, width, heads, combined=0)
+        self.own_segment = False
         self.among = SegmentsAttention(width, heads, earlier=self.causal)
         self.back = SegmentsAttention(width, heads, earlier=self.causal)
 
