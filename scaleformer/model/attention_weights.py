@@ -48,10 +48,15 @@ def recorded_weights(model: nn.Module, sites: Sequence[str] = SITES) -> Iterator
 
         attention.attend = attend_and_record  # type: ignore[method-assign,assignment]
 
+    alone = [attention for attention in attentions_of(model) if attention.own_segment]
     try:
+        for attention in alone:
+            attention.own_segment = False  # else its layer reads segments packed in other rows
         for attention in attentions:
             watch(attention)
         yield found
     finally:
         for attention in attentions:
             attention.__dict__.pop("attend", None)
+        for attention in alone:
+            attention.own_segment = True
