@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from itertools import takewhile
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +13,7 @@ from scaleformer.model.attention import Attention
 from scaleformer.model.attention.state import reorder
 from scaleformer.ops.common.matmul import Linear
 from scaleformer.ops.segments.layout import SegmentLayout
+from scaleformer.ops.segments.packing import pack_segments
 
 ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU}
 
@@ -160,3 +163,37 @@ class DecoderLayer(Layer):
     def reorder(self, state: LayerState, rows: Tensor, documents: Tensor | None) -> LayerState:
         cross = state.cross if documents is None else reorder(state.cross, documents)
         return LayerState(reorder(state.own, rows), cross)
+
+
+L = TypeVar("L", EncoderLayer, DecoderLayer)
+
+
+def lower_layers(layers: Sequence[L], x: Tensor) -> list[L]:
+    """The layers to run by `run_packed`: on a GPU none, where the kernels skip what no query sees."""
+    return list(takewhile(lambda layer: layer.own_segment, layers)) if x.device.type == "cpu" else []
+
+
+def run_packed(
+    layers: Sequence[nn.Module],
+    run: Callable[..., Tensor],
+    x: Tensor,
+    layout: SegmentLayout,
+    mask: Tensor,
+    encoded: Tensor | None = None,
+    inputs: list[Tensor] | None = None,
+) -> Tensor:
+    """x (B, L, D) after layers whose tokens see their own segment alone: on rows of a few whole segments each, so that
+    the scores of all pairs are few.
+
+    run     a layer and its arguments -> its result
+    mask    (B, L) of x; layout: as that of the last layer's attention
+    inputs  the input of each layer is added to it, if given
+    """
+    packed, beside = pack_segments(layout, mask)
+    others = [] if encoded is None else [beside.split(encoded), beside.layouts]
+    parts = packed.split(x)
+    for layer in layers:
+        if inputs is not None:
+            inputs.append(packed.join(parts, x))
+        parts = [run(layer, *given) for given in zip(parts, packed.layouts, *others, strict=True)]
+    return packed.join(parts, x)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -16,13 +15,10 @@ from scaleformer.batch import Batch
 from scaleformer.model.attention import Attention, build_attention
 from scaleformer.model.attention.positions import Sinusoids
 from scaleformer.model.config import ModelConfig
-from scaleformer.model.layers import DecoderLayer, Dropout, EncoderLayer, LayerState
+from scaleformer.model.layers import DecoderLayer, Dropout, EncoderLayer, LayerState, lower_layers, run_packed
 from scaleformer.ops.common.matmul import Int8Weight, Linear
 from scaleformer.ops.segments.layout import SegmentLayout
-from scaleformer.ops.segments.packing import pack_segments
 from scaleformer.vocabulary import BOS, EOS, SEP, is_separator
-
-L = TypeVar("L", EncoderLayer, DecoderLayer)
 
 #: source tokens, with pads, encoded at once in translation (or one document), which bounds the memory
 ENCODED_AT_ONCE = 8192
@@ -173,9 +169,9 @@ class Transformer(nn.Module):
         first = nn.functional.pad(source[:, :-1] == SEP, (1, 0), value=True)  # (B, S)
         x = self._embed(self.source_embedding, source, self.source_positions, self._places(first))  # (B, S, D)
         layout = SegmentLayout(source_segments, source_segments, source_mask)
-        lower = self._lower(self.encoder_layers, x)
+        lower = lower_layers(self.encoder_layers, x)
         if lower:
-            x = self._within_segments(lower, x, layout, source_mask)
+            x = run_packed(lower, self._run, x, layout, source_mask)
         for layer in self.encoder_layers[len(lower) :]:
             x = self._run(layer, x, layout)
         return Encoded(self.encoder_norm(x), source_mask, source_segments)
@@ -267,38 +263,14 @@ class Transformer(nn.Module):
         x = self._embed(self.target_embedding, target, self.target_positions, self._places(first))  # (B, L, D)
         layout = SegmentLayout(segments, segments, mask)
         cross_layout = SegmentLayout(segments, encoded.segments, encoded.mask)
-        lower = self._lower(self.decoder_layers, x)
+        lower = lower_layers(self.decoder_layers, x)
         if lower:
-            x = self._within_segments(lower, x, cross_layout, mask, encoded.states, inputs)
+            x = run_packed(lower, self._run, x, cross_layout, mask, encoded.states, inputs)
         for layer in self.decoder_layers[len(lower) :]:
             if inputs is not None:
                 inputs.append(x)
             x = self._run(layer, x, layout, encoded.states, cross_layout)
         return self.decoder_norm(x)  # (B, L, D)
-
-    def _lower(self, layers: list[L], x: Tensor) -> list[L]:
-        """The layers to run by `_within_segments`: on a GPU none, where the kernels skip what no query sees."""
-        return list(takewhile(lambda layer: layer.own_segment, layers)) if x.device.type == "cpu" else []
-
-    def _within_segments(
-        self,
-        layers: Sequence[nn.Module],
-        x: Tensor,
-        layout: SegmentLayout,
-        mask: Tensor,
-        encoded: Tensor | None = None,
-        inputs: list[Tensor] | None = None,
-    ) -> Tensor:
-        """x (B, L, D) after layers whose tokens see their own segment alone: on rows of a few whole segments each, so
-        that the scores of all pairs are few. Arguments as those of a layer, and the mask (B, L) of x."""
-        packed, beside = pack_segments(layout, mask)
-        others = [] if encoded is None else [beside.split(encoded), beside.layouts]
-        parts = packed.split(x)
-        for layer in layers:
-            if inputs is not None:
-                inputs.append(packed.join(parts, x))
-            parts = [self._run(layer, *given) for given in zip(parts, packed.layouts, *others, strict=True)]
-        return packed.join(parts, x)
 
     def _places(self, first: Tensor) -> Tensor:
         """The position (L,) of each token, or (B, L) from the start of its segment; first (B, L) bool says where they
