@@ -15,6 +15,9 @@ from scaleformer.model.transformer import Transformer
 from scaleformer.ops.loss.cross_entropy import linear_cross_entropy
 from scaleformer.vocabulary import BOS, EOS, SEP
 
+#: of attentions, where conf/model/attention differs from what a checkpoint without them means
+OPTIONS = {"segment_recall": {"document_layers": 1}}
+
 
 @dataclass
 class Sizes:
@@ -44,7 +47,7 @@ def make_model(attention: str, sizes: Sizes, dropout: float = 0.1) -> Transforme
         feedforward=sizes.feedforward,
         heads=sizes.heads,
         dropout=dropout,
-        attention={"name": attention},
+        attention={"name": attention, **OPTIONS.get(attention, {})},
     )
     return Transformer(config)
 

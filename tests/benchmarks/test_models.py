@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import torch
+from pathlib import Path
 
-from scaleformer.benchmarks.models import Sizes, available_memory, make_batch, make_model
+import torch
+import yaml
+
+from scaleformer.benchmarks.models import OPTIONS, Sizes, available_memory, make_batch, make_model
 from scaleformer.vocabulary import BOS, EOS, SEP
 
 
@@ -26,6 +29,12 @@ def test_models_have_the_sizes() -> None:
     model = make_model("softmax", Sizes(layers=1, width=8, feedforward=12, heads=2, vocabulary=30))
     assert model.output_weight.shape == (30, 8)
     assert len(model.encoder_layers) == len(model.decoder_layers) == 1
+
+
+def test_attentions_have_the_options_that_trainings_have() -> None:
+    for name, options in OPTIONS.items():
+        shipped = yaml.safe_load((Path("conf/model/attention") / f"{name}.yaml").read_text(encoding="utf-8"))
+        assert options.items() <= shipped.items()
 
 
 def test_some_memory_is_free() -> None:

@@ -50,7 +50,7 @@ def model_of(run: Path, cache: Path, *overrides: str) -> tuple[dict[str, torch.T
 
 
 def test_a_new_attention_and_more_layers_take_the_weights_that_fit(parent: Path, tmp_path: Path, cache: Path) -> None:
-    more = ("model.decoder_layers=3", "data.synthetic.train=50")
+    more = ("model.decoder_layers=3", "model.attention.document_layers=null", "data.synthetic.train=50")
     model, notes = model_of(tmp_path / "run", cache, *more, f"init_from={parent}")
     theirs = load_model(parent).model.state_dict()
     usual, _ = model_of(tmp_path / "usual", cache, *more, "tokenizer.max_segments=1000")
