@@ -120,9 +120,7 @@ def segment_recall_attention(
         table = None if table is None else score_table(table, causal)
         if algorithm == "fused":
             kernels, explored = fused(q.device, products), _explore(salience.detach(), explore)
-            out = kernels(
-                q, k, values, salience, gate, table, explored, recency.to(dtype), layout, max(each, 1), causal
-            )
+            out = kernels(q, k, values, salience, gate, table, explored, recency.to(dtype), layout, each, causal)
             return out.to(v.dtype)
         plan = plan_recall(layout, near, causal, horizon, each, heads, dtype)
         toward = recency.to(dtype)[:, None] * plan.segments[:, None].to(dtype)  # (B, H, L_K)

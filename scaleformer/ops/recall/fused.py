@@ -83,6 +83,9 @@ def choose_keys(priorities: Tensor, plan: FusedPlan, heads: int, count: int) -> 
     kernels; priorities (sides, B, H, S), minus infinity at pads."""
     sides, batch, _, length = priorities.shape
     queries, tiles = plan.query_segments.shape[1], plan.windows.shape[1]
+    if count == 0:  # limits that no key has
+        limits = plan.windows.new_full((sides, batch, heads, queries, 2), torch.iinfo(torch.int32).max)
+        return limits, limits.new_empty(batch, heads, tiles, 0)
     rows, heads_of_all = sides * batch * heads, batch * heads
     chunk = _CHUNK if length > _CHUNK // 4 else _CHUNK // 4
     chunks = -(-length // chunk)
