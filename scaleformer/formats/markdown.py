@@ -8,6 +8,7 @@ dropped.
 from __future__ import annotations
 
 import importlib
+import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,7 @@ from scaleformer.formats.html import html_blocks, html_edits
 from scaleformer.formats.html_elements import find_elements
 from scaleformer.formats.markdown_inline import Inline
 from scaleformer.formats.restoring import Change
-from scaleformer.formats.splicing import Edit, decode, render, splice
+from scaleformer.formats.splicing import BEGIN, END, Edit, decode, placed, render, splice
 from scaleformer.system.errors import DataError
 
 _DEEPEST = 255  # levels; a list takes two
@@ -232,3 +233,30 @@ def _placed(rule: str, function: Callable[[Any, bool], bool], depth: list[int]) 
         return done
 
     return placed
+
+
+class NotebookFile:
+    """The blocks of the Markdown cells of a notebook of Jupyter. Raises DataError if it is none, as `MarkdownFile`."""
+
+    def __init__(self, content: bytes, name: str) -> None:
+        self._content, _ = decode(content, name)
+        try:
+            self._data, self._escaped = json.loads(self._content), "\\u" in self._content and content.isascii()
+            self._cells = [cell for cell in self._data["cells"] if cell["cell_type"] == "markdown"]
+            texts = ["".join(cell["source"]) for cell in self._cells]
+        except (LookupError, RecursionError, TypeError, ValueError):
+            raise DataError(f"{name}: not a sound notebook: wanted JSON with cells, as of nbformat 4") from None
+        self._pages = [MarkdownFile(text.encode(), name) for text in texts]
+        self.blocks = [block for page in self._pages for block in page.blocks]
+        self.left = sum((page.left for page in self._pages), Counter[str]())
+
+    def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
+        """The notebook with the changes of each block; code, outputs and metadata stay."""
+        rest, dumps = iter(changes), []
+        pairs = [(p.content, p.write([next(rest) for _ in p.blocks]).decode()) for p in self._pages]
+        for texts in ([old if old == new else f"{BEGIN}{old}{END}" for old, new in pairs], [new for _, new in pairs]):
+            for cell, text in zip(self._cells, texts, strict=True):
+                cell["source"] = text if isinstance(cell["source"], str) else text.splitlines(keepends=True)
+            dumps.append(json.dumps(self._data, indent=1, ensure_ascii=self._escaped))
+        self.left = sum((page.left for page in self._pages), Counter[str]())
+        return placed(self._content, dumps[0], dumps[1], self.left).encode()

@@ -10,8 +10,11 @@ import importlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import PurePath
 from typing import Any
+
+from scaleformer.text.languages import TWO_LETTERS
 
 _MARKDOWN = (
     re.compile(r"#{1,6} +\S", re.MULTILINE),
@@ -92,6 +95,7 @@ def _is_markdown(text: str) -> bool:
 
 
 _ZIP = (b"PK\x03\x04",)
+_ODF = b"application/vnd.oasis.opendocument"
 _ROOT = r"(?i)(?:<[?!][^<]*)*<(?:\w+:)?"  # XML up to the name of the outermost element
 _HTML = rf"{_ROOT}html\b|<!doctype html"
 _RECORD = r'\{[ \t\r]*"[^"]*"[ \t\r]*:'
@@ -106,6 +110,7 @@ _SAVE = "save it as docx, as with `soffice --convert-to docx`"
 _FFMPEG = "`ffmpeg -i FILE FILE.srt` makes SRT of them"
 _XCODE = "Xcode exports XLIFF of them"
 _XLIFF = (".xliff", ".xlf", ".sdlxliff", ".mqxliff")
+_messages = partial(Format, whole=True)  # each text is a segment
 TEXT = Format("text", "text, one segment per line", (".txt", ".text"), prose="text.TextFile")
 FORMATS = {
     format.name: format
@@ -113,20 +118,19 @@ FORMATS = {
         TEXT,
         Format("jsonl", "JSON Lines", (".jsonl", ".ndjson"), begins=_RECORD),
         Format("json", "a single JSON value (`jq -c` makes JSON Lines of it, `json2po` PO)", (".json",), begins=_JSON),
-        Format(
-            "po", "a gettext catalogue (PO)", (".po", ".pot"), begins=_MESSAGE, prose="po.PoFile", whole=True, rows="po"
-        ),
+        _messages("po", "a gettext catalogue (PO)", (".po", ".pot"), begins=_MESSAGE, prose="po.PoFile", rows="po"),
         Format("tmx", "a translation memory (TMX)", (".tmx",), begins=rf"{_ROOT}tmx\b", rows="tmx", languages=True),
-        Format("xliff", "XLIFF", _XLIFF, begins=rf"{_ROOT}xliff\b", prose="xliff.XliffFile", whole=True, rows="xliff"),
+        _messages("xliff", "XLIFF", _XLIFF, begins=rf"{_ROOT}xliff\b", prose="xliff.XliffFile", rows="xliff"),
         Format("tsv", "tab-separated values (TSV)", (".tsv", ".tab"), looks=_is_tsv, rows="tables", columns=True),
         Format("csv", "comma-separated values (CSV)", (".csv",), looks=_is_csv, rows="tables", columns=True),
         Format("parquet", "a Parquet table", (".parquet",), (b"PAR1",), rows="tables", columns=True),
         Format("markdown", "Markdown", (".md", ".markdown", ".mdx"), looks=_is_markdown, prose="markdown.MarkdownFile"),
+        Format("notebook", "a Jupyter notebook", (".ipynb",), prose="markdown.NotebookFile"),
         Format("html", "HTML", (".html", ".htm", ".xhtml"), begins=_HTML, prose="html.HtmlFile"),
         Format("docx", "a Word document (docx)", (".docx",), _ZIP, b"word/", prose="docx.DocxFile"),
         Format("epub", "an EPUB book", (".epub",), _ZIP, b"application/epub+zip", prose="epub.EpubFile"),
-        Format("srt", "subtitles (SRT)", (".srt",), begins=_CUE, prose="subtitles.SrtFile", whole=True),
-        Format("vtt", "subtitles (WebVTT)", (".vtt",), begins="WEBVTT", prose="subtitles.VttFile", whole=True),
+        _messages("srt", "subtitles (SRT)", (".srt",), begins=_CUE, prose="subtitles.SrtFile"),
+        _messages("vtt", "subtitles (WebVTT)", (".vtt",), begins="WEBVTT", prose="subtitles.VttFile"),
         # known, so that messages can say what to do with them
         Format("qt", "a Qt translation (`lconvert FILE.ts -o FILE.xlf` makes XLIFF of it)", begins=rf"{_ROOT}TS\b"),
         Format("ttml", "subtitles (TTML; save them as SRT or WebVTT)", (".ttml", ".dfxp"), begins=rf"{_ROOT}tt\b"),
@@ -136,22 +140,17 @@ FORMATS = {
         Format("strings", f"strings of Apple ({_XCODE})", (".strings", ".stringsdict", ".xcstrings")),
         Format("php", "PHP (`php2po` makes PO of its arrays)", (".php",)),
         Format("yaml", f"YAML ({_PO4A.format('yaml')})", (".yaml", ".yml")),
-        Format("notebook", "a notebook (`jupyter nbconvert --to markdown` makes Markdown of it)", (".ipynb",)),
         Format("rst", "reStructuredText (`sphinx-build -b gettext` makes PO of it)", (".rst",)),
         Format("asciidoc", f"AsciiDoc ({_PO4A.format('asciidoc')})", (".adoc", ".asciidoc")),
         Format("latex", f"LaTeX ({_PO4A.format('latex')})", (".tex",)),
         Format("wiki", "a page of a wiki (`pandoc` makes Markdown of it)", (".wiki", ".mediawiki", ".org", ".textile")),
         Format("ass", f"subtitles (SubStation Alpha; {_FFMPEG})", (".ass", ".ssa"), begins=r"(?i)\[Script Info\]"),
-        Format(
-            "sbv", f"subtitles (SubViewer; {_FFMPEG})", (".sbv", ".sub"), begins=r"\d+:\d\d:\d\d\.\d+,\d+:\d\d:\d\d\.\d"
-        ),
+        Format("sbv", f"subtitles (SubViewer; {_FFMPEG})", (".sbv", ".sub"), begins=r"(?:\d+:\d\d:\d\d\.\d+,?){2}"),
         Format("rtf", f"rich text ({_SAVE})", (".rtf",), (rb"{\rtf",)),
         Format("xlsx", f"an Excel table (save it as CSV to train; {_TIKAL})", (".xlsx",), _ZIP, b"xl/"),
         Format("pptx", f"a PowerPoint file ({_TIKAL})", (".pptx",), _ZIP, b"ppt/"),
-        Format("odt", f"an OpenDocument text ({_SAVE})", (".odt",), _ZIP, b"application/vnd.oasis.opendocument.text"),
-        Format(
-            "ods", f"an OpenDocument file ({_TIKAL})", (".ods", ".odp"), _ZIP, b"application/vnd.oasis.opendocument"
-        ),
+        Format("odt", f"an OpenDocument text ({_SAVE})", (".odt",), _ZIP, _ODF + b".text"),
+        Format("ods", f"an OpenDocument file ({_TIKAL})", (".ods", ".odp"), _ZIP, _ODF),
         Format("zip", "a zip archive (unpack it)", (".zip",), _ZIP),
         Format("pdf", "a PDF (`pdftotext` makes text of it)", (".pdf",), (b"%PDF-",)),
         Format("doc", f"an old Office document ({_SAVE})", (".doc", ".dot", ".xls", ".ppt"), (_OLE,)),
@@ -164,11 +163,7 @@ FORMATS = {
 TRANSLATED = tuple(name for name, format in FORMATS.items() if format.prose or name == "jsonl")
 _GENERAL = ("json", "xml", "zip", "utf16")  # the content of many formats
 # The languages of ISO 639-1 as the ends of names, but for those of shell scripts and TypeScript.
-_LANGUAGE = re.compile(
-    r"(?:a[abefkmnrsvyz]|b[aeghimnors]|c[aehorsuvy]|d[aevz]|e[elnostu]|f[afijory]|g[adlnuv]|h[aeiortuyz]|i[adegikostu]"
-    r"|j[av]|k[agijklmnorsuvwy]|l[abginotuv]|m[ghiklnrsty]|n[abdeglnorvy]|o[cjmrs]|p[ailst]|qu|r[mnouw]"
-    r"|s[acdegiklmnoqrstuvw]|t[aeghiklnortwy]|u[gkrz]|v[eio]|w[ao]|xh|y[io]|z[ahu])(?:[-_]\w+)?"
-)
+LANGUAGE = re.compile(rf"(?!sh|ts)(?:{TWO_LETTERS.replace(' ', '|')})(?:[-_]\w+)?")
 BITEXTS = tuple(name for name, format in FORMATS.items() if format.rows)
 
 
@@ -185,12 +180,12 @@ def recognise(begin: bytes, name: str) -> Format:
     of an unknown format, which is not read.
     """
     found, named = by_content(begin), by_name(name)
-    if found is FORMATS["jsonl"] and named is FORMATS["json"] and b'"source"' not in begin:
-        return named
+    if found and named and found.name in ("jsonl", "json") and named.name in ("json", "notebook"):
+        return found if named.name == "json" and b'"source"' in begin else named
     if found is None or (named and found.name in _GENERAL and (not named.is_read or named.magic == found.magic != ())):
         found = named
     ending = _ending(name)
-    if found is None and ending and not _LANGUAGE.fullmatch(ending[1:]):
+    if found is None and ending and not LANGUAGE.fullmatch(ending[1:]):
         return replace(TEXT, name="unknown", title=f"a file of unknown format ({ending})", prose="")
     looks = (format for format in FORMATS.values() if format.looks is not None and format.looks(_text(begin)))
     return found or next(looks, TEXT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
@@ -20,6 +21,10 @@ _CHARSET = re.compile(rb"""(?:<meta[^>]+charset|<\?xml[^>]+encoding)\s*=\s*["']?
 # Characters that XML or a line must not contain: controls, line separators, surrogates.
 _UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]+")
 _DASHES = ("-", "–", "—")
+_INK = re.compile(r"(?!\\\r?\n)\S")  # what is neither white space nor a mark of a continued line
+BEGIN, END = "Zq7Begin7qZ", "Zq7End7qZ"  # around a text, of characters that no format encodes
+ANEW = "files written anew, with other quotes, escapes or layout: compare them"
+_MARKED = re.compile(f"{BEGIN}(.*?){END}", re.DOTALL)
 
 
 def splice(content: str, edits: Iterable[Edit], start: int = 0, stop: int | None = None) -> str:
@@ -144,3 +149,30 @@ def _nearest(places: Sequence[int], wanted: float, first: int, last: int) -> int
     start, stop = bisect_left(places, first), bisect_right(places, last)
     after = bisect_left(places, wanted, start, stop)
     return min(places[max(after - 1, start) : min(after + 1, stop)], key=lambda one: abs(one - wanted), default=None)
+
+
+def placed(content: str, marked: str, plain: str, left: Counter[str]) -> str:
+    """A file with the texts that `plain` has where `marked`, written alike, has others between marks. Where these two
+    differ from it outside the texts in more than white space, it is `plain`, which is counted in `left`."""
+    content, parts = f"\0{content}\0", _MARKED.split(f"\0{marked}\0")  # literals, and the old texts between them
+    ink = [(found.start(), found[0]) for found in _INK.finditer(content)]
+    before = _between("".join(text for _, text in ink), ["".join(_INK.findall(text)) for text in parts])
+    edits = []
+    for (first, last), (start, stop) in zip(before, _between(f"\0{plain}\0", parts), strict=True):
+        if last < first or stop < start:
+            left[ANEW] += 1
+            return plain
+        end = ink[last - 1][0] + 1
+        text = plain[start - 1 : stop - 1]
+        edits.append((min(ink[first][0], end), end, text.strip() if first < last else text))
+    return splice(content, edits)[1:-1]
+
+
+def _between(text: str, parts: Sequence[str]) -> list[tuple[int, int]]:
+    """Where the texts between literals stand; one ends before it begins if the literal after it is missing."""
+    found, place = [], 0
+    for old, literal in zip(["", *parts[1::2]], parts[::2], strict=True):
+        start, place = place, place + len(old) if text.startswith(old + literal, place) else text.find(literal, place)
+        found.append((start, place))
+        place = place + len(literal) if place >= 0 else len(text) + 1
+    return found[1:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_TWO_LETTERS = (
+TWO_LETTERS = (
     "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en "
     "eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv "
     "ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne "
@@ -22,5 +22,5 @@ def base_language(code: str) -> str:
 def check_code(name: str, code: str) -> None:
     """Raise ValueError unless the code, a setting of this name, is one of ISO 639: two letters, or three."""
     base = base_language(code)
-    if not _CODE.fullmatch(code) or (len(base) == 2 and base not in _TWO_LETTERS.split()):
+    if not _CODE.fullmatch(code) or (len(base) == 2 and base not in TWO_LETTERS.split()):
         raise ValueError(f"{name} is {code!r}: it must be a code of ISO 639, such as en, de or pt-BR")
