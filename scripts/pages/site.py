@@ -58,7 +58,10 @@ API = {
     ),
     "evaluation": (
         "Evaluation",
-        tuple(f"scaleformer.evaluation.{name}" for name in ("scores", "metrics", "significance", "log_probabilities")),
+        (
+            *(f"scaleformer.evaluation.{name}" for name in ("scores", "metrics", "significance")),
+            "scaleformer.translation.log_probabilities",
+        ),
     ),
 }
 

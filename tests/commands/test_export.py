@@ -55,7 +55,10 @@ def test_other_options_of_the_attention(run: Path, tmp_path: Path, monkeypatch, 
 @pytest.mark.parametrize(
     ("attention", "message"),
     [
-        ("{keep: 3}", "has no option keep; it has algorithm, explore, horizon, kept, near, recency, slope"),
+        (
+            "{keep: 3}",
+            "has no option keep; it has algorithm, document_layers, explore, horizon, kept, near, recency, slope",
+        ),
         ("{near: 2}", "near cannot be changed after training: the weights of"),
         ("{kept: 0}", "model.attention.kept is 0: it must be an int of at least 1"),
         ("{kept: many}", "model.attention.kept is 'many': it must be an int"),
