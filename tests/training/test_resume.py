@@ -83,6 +83,16 @@ def test_the_old_value_of_a_changed_default_is_given(run: Path) -> None:
         check_settings(package, config)
 
 
+@pytest.mark.parametrize("place", ["attention", "sites.cross"])
+def test_an_option_that_a_run_does_not_know_is_what_it_had(run: Path, place: str) -> None:
+    package, config = open_checkpoint(run)[1], deepcopy(CONFIG)
+    *groups, name = place.split(".")
+    for settings, more in ((package["config"], {}), (config, {"document_layers": 1})):
+        reduce(lambda group, key: group[key], groups, settings["model"])[name] = {"name": "segment_recall", **more}
+    with pytest.raises(ValueError, match=rf"set model\.{place}\.document_layers=null \(a default may have changed"):
+        check_settings(package, config)
+
+
 @pytest.mark.parametrize(
     ("place", "old", "advice"),
     [
