@@ -34,11 +34,11 @@ def test_the_least_sure_are_marked_and_come_first_if_wanted(page, server, tmp_pa
     order = sorted(range(12), key=sure.__getitem__)
     assert len(set(sure)) > 2
     sources = page.locator("li.segment > p")
-    marked = page.locator("li:has(.unsure) > p").all_inner_texts()
+    marked = page.locator("li:has(.unsure) > p").all_text_contents()
     assert sorted(marked) == sorted(LINES[n] for n in order[:2])
     assert f"confidence {round(sure[order[0]])} of 100" in page.locator(".unsure").first.get_attribute("title") or ""
     page.get_by_role("button", name="Read these 2 first").click()
-    assert sources.all_inner_texts() == [LINES[n] for n in order]
+    assert sources.all_text_contents() == [LINES[n] for n in order]
     targets = page.locator("button.target")
     targets.first.press("F2")
     page.get_by_label("Translation of this segment").fill("corre")
@@ -46,7 +46,7 @@ def test_the_least_sure_are_marked_and_come_first_if_wanted(page, server, tmp_pa
     page.locator("button.target.fixed").wait_for()
     translated(page)
     page.get_by_role("button", name="In the order of the text").click()
-    assert sources.all_inner_texts() == LINES
+    assert sources.all_text_contents() == LINES
     with page.expect_download() as download:
         page.get_by_role("link", name="Download").click()
     written = Path(download.value.path()).read_text(encoding="utf-8").split("\n")
