@@ -15,14 +15,11 @@ from rich.console import Console
 from scaleformer.checkpoints.lightning_io import SafeCheckpointIO
 from scaleformer.checkpoints.model_file import LoadedModel, load_origin
 from scaleformer.checkpoints.package import make_package, read_tokenizers
-from scaleformer.checkpoints.run_config import from_here, target_language, trained_mode
+from scaleformer.checkpoints.run_config import from_here
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.quality.training import corpus_warnings
 from scaleformer.data.report import DataReport
 from scaleformer.data.several import data_module
-from scaleformer.evaluation.corpus import ChosenCorpus, training_split
-from scaleformer.evaluation.evaluate import evaluate_translator
-from scaleformer.evaluation.translation_run import Evaluation
 from scaleformer.model.adapter import add_adapters
 from scaleformer.model.transformer import Transformer
 from scaleformer.report.curves import plot_learning_curves
@@ -48,13 +45,11 @@ from scaleformer.training.module import TranslationModule
 from scaleformer.training.readiness import check_lengths, fingerprints, prepare
 from scaleformer.training.resume import candidates, check_settings, open_checkpoint, record_overrides, refuse_held
 from scaleformer.training.run_folder import FINISHED, claimed, write_config, write_environment, write_status
-from scaleformer.training.run_results import results_of
+from scaleformer.training.run_results import evaluate_test_split, results_of
 from scaleformer.training.saving import BestCheckpoint
 from scaleformer.training.settings import Settings, read_settings
 from scaleformer.training.stages import stage_notes
 from scaleformer.training.trainer import build_trainer, fit, quieten
-from scaleformer.translation.request import Request
-from scaleformer.translation.translator import Translator
 
 
 @dataclass(frozen=True)
@@ -231,7 +226,9 @@ def evaluate(parts: Run) -> None:
     curves = plot_learning_curves(parts.directory)
     print(f"trained to step {parts.trainer.global_step:,}: {parts.directory}", flush=True)
     write_status(parts.directory, "evaluating", parts.trainer.global_step)
-    evaluations = test(parts.settings, parts.directory, parts.data) if parts.settings.test.enabled else {}
+    evaluations = (
+        evaluate_test_split(parts.settings, parts.directory, parts.data) if parts.settings.test.enabled else {}
+    )
     results = results_of(evaluations, curves, parts.trainer.global_step)
     log_results(parts.loggers, results)
 
@@ -292,31 +289,3 @@ def write_counts(parts: Run, report: DataReport) -> None:
     content = {**conditions, "fingerprint": fingerprints(parts.data, parts.settings), **report.to_dict()}
     write_result(parts.directory / "results" / "data.json", content)
     Console().print(report.table())
-
-
-def test(settings: Settings, directory: Path, data: DocumentDataModule) -> dict[str, Evaluation]:
-    """Translate the test documents with the best checkpoint; print samples and the BLEU table, write the results. With
-    several corpora, evaluates each one that has the split. The keys are the labels of the results."""
-    chosen, found = settings.test, {}
-    translator = Translator.load(directory)
-    for name, part in (data.parts or {"": data}).items():
-        if data.parts and chosen.split not in part.sources:
-            print(f"{name}: no {chosen.split!r} split, not evaluated", flush=True)
-            continue
-        own = ChosenCorpus(part.source(chosen.split), chosen.split, name, tag=part.config.tag)
-        documents = part.documents(chosen.split)
-        sources, names = [document.source for document in documents], [document.id for document in documents]
-        found[own.label] = evaluate_translator(
-            translator,
-            documents,
-            Request(sources, translator.decoding, names, trained_mode(translator.config), tag=part.config.tag),
-            directory / "results",
-            split=chosen.split,
-            corpus=name,
-            metrics=settings.metrics.for_language(target_language(part.config)),
-            samples=chosen.samples,
-            ter=chosen.ter,
-            training=training_split(translator.config, None),
-            conditions={"data": fingerprints(data, settings), "corpus": own.to_dict()},
-        )
-    return found

@@ -1,4 +1,4 @@
-"""What a run hands to its loggers when it ends."""
+"""The test split at the end of a run, and what the run hands to its loggers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from scaleformer.checkpoints.run_config import target_language, trained_mode
+from scaleformer.data.datamodule import DocumentDataModule
+from scaleformer.evaluation.corpus import ChosenCorpus, training_split
+from scaleformer.evaluation.evaluate import evaluate_translator
 from scaleformer.evaluation.translation_run import Evaluation
+from scaleformer.training.readiness import fingerprints
+from scaleformer.training.settings import Settings
+from scaleformer.translation.request import Request
+from scaleformer.translation.translator import Translator
 
 SAMPLES = 50
 
@@ -58,3 +66,31 @@ def results_of(evaluations: Mapping[str, Evaluation], curves: Path | None, step:
         tables[f"{label}/samples"] = RunTable(["id", "source", "reference", "hypothesis"], samples)
         scores |= {f"{label}/{s.metric}": s.score for s in report.scores}
     return RunResults(curves, scores, tables, step)
+
+
+def evaluate_test_split(settings: Settings, directory: Path, data: DocumentDataModule) -> dict[str, Evaluation]:
+    """Translate the test documents with the best checkpoint; print samples and the BLEU table, write the results. With
+    several corpora, evaluates each one that has the split. The keys are the labels of the results."""
+    chosen, found = settings.test, {}
+    translator = Translator.load(directory)
+    for name, part in (data.parts or {"": data}).items():
+        if data.parts and chosen.split not in part.sources:
+            print(f"{name}: no {chosen.split!r} split, not evaluated", flush=True)
+            continue
+        own = ChosenCorpus(part.source(chosen.split), chosen.split, name, tag=part.config.tag)
+        documents = part.documents(chosen.split)
+        sources, names = [document.source for document in documents], [document.id for document in documents]
+        found[own.label] = evaluate_translator(
+            translator,
+            documents,
+            Request(sources, translator.decoding, names, trained_mode(translator.config), tag=part.config.tag),
+            directory / "results",
+            split=chosen.split,
+            corpus=name,
+            metrics=settings.metrics.for_language(target_language(part.config)),
+            samples=chosen.samples,
+            ter=chosen.ter,
+            training=training_split(translator.config, None),
+            conditions={"data": fingerprints(data, settings), "corpus": own.to_dict()},
+        )
+    return found
