@@ -39,6 +39,11 @@ def algorithm_2(fq: Tensor, frel: Tensor, v: Tensor) -> Tensor:
     every key from L_Q + R on; V_before is aligned to L_Q, not to n_before. For L_Q > L_K + R, Cumulated repeats its
     last row.
     """
+    return algorithm_2_of(fq, frel, v, v.sum(-2, keepdim=True))
+
+
+def algorithm_2_of(fq: Tensor, frel: Tensor, v: Tensor, summed: Tensor, offset: int = 0) -> Tensor:
+    """Algorithm 2 with the sum of all values `summed` (..., 1, e), the far-after term read at i + k + offset."""
     queries, keys, horizon = fq.shape[-2], v.shape[-2], horizon_of(frel)
     position = torch.arange(queries, device=v.device)
     by_distance = fq @ frel.transpose(-1, -2)  # (..., L_Q, 2R+1)
@@ -51,8 +56,8 @@ def algorithm_2(fq: Tensor, frel: Tensor, v: Tensor) -> Tensor:
     inside = ((near >= 0) & (near < keys)).unsqueeze(-1)  # (L_Q, 2R-1, 1)
     window = v[..., near.clamp(0, keys - 1), :] * inside  # (..., L_Q, 2R-1, e)
 
-    first_after = position + horizon  # (L_Q,)
-    r_cumulated = v.sum(-2, keepdim=True) - cumulated + v  # (..., L_K, e)
+    first_after = position + horizon + offset  # (L_Q,)
+    r_cumulated = summed - cumulated + v  # (..., L_K, e)
     after = r_cumulated.index_select(-2, first_after.clamp(max=keys - 1)) * (first_after < keys).unsqueeze(-1)
 
     horizon_sum = (by_distance[..., 1:-1].unsqueeze(-2) @ window).squeeze(-2)  # (..., L_Q, e)
