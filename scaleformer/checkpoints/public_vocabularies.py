@@ -13,7 +13,6 @@ import sentencepiece as spm
 from scaleformer.data.tokenizer_import import Ids, Vocabulary, as_ours, renumbered
 
 SPM = "sentencepiece.bpe.model"
-BEGINNING = "<bos>"  # their `<s>`, which ours does not mean
 #: of M2M100, in the order of their ids; its folders do not name them
 _M2M100 = (
     "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu hy "
@@ -99,9 +98,9 @@ def _one_model(
         raise ValueError(f"its vocabulary has {len(pieces):,} pieces and its weights {rows:,}: they are of two models")
     fillers = [f"<filler{n}>" for n in range(rows - len(pieces))]
     ids = _ids(pieces, config.get("decoder_start_token_id", 2))
-    pieces = [BEGINNING if piece == "<s>" else piece for piece in [*pieces, *fillers]]
+    pieces = [*pieces, *fillers]
     proto = _read(folder / SPM)
-    made = renumbered(pieces, ids, frozenset({*hidden, *fillers, BEGINNING}), [proto])
+    made = renumbered(pieces, ids, frozenset({*hidden, *fillers}), [proto])
     ours = as_ours(proto, made)
     return Vocabularies(made, made, ours, ours, [folder / SPM, *files])
 

@@ -41,14 +41,15 @@ def renumbered(theirs: Sequence[str], ids: Ids, hidden: frozenset[str], protos: 
     hidden  pieces that stand for no text, such as tags
     protos  the sentencepiece models that split texts for it; pieces that it lacks get the row of its unknown one
 
-    Raises ValueError for a piece that occurs twice.
+    A piece that has the name of one of our special ones, which it does not mean, gets an apostrophe. Raises ValueError
+    for a piece that occurs twice.
     """
     rows = [ids.unk] * len(SPECIAL_PIECES)
     rows[PAD], rows[UNK], rows[BOS] = ids.pad, ids.unk, ids.start
     rows[EOS:PLACEHOLDER] = [ids.eos] * (PLACEHOLDER - EOS)
     new = [BOS, EOS, *range(SEP0, len(SPECIAL_PIECES))]
     rest = [row for row in range(len(theirs)) if row not in ids[:3]]
-    pieces = [*SPECIAL_PIECES, *(theirs[row] for row in rest)]
+    pieces = [*SPECIAL_PIECES, *(theirs[row] + "'" * (theirs[row] in SPECIAL_PIECES) for row in rest)]
     if len(known := set(pieces)) < len(pieces):
         twice = next(piece for n, piece in enumerate(pieces) if piece in pieces[:n])
         raise ValueError(f"the piece {twice!r} occurs twice in its vocabulary")

@@ -14,7 +14,7 @@ from scaleformer.benchmarks.models import Sizes
 from scaleformer.benchmarks.tables import markdown
 from scaleformer.data.config import DataConfig
 from scaleformer.data.splits import EncodedSplits
-from scaleformer.data.tokenizer import TokenizerConfig
+from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
 from scaleformer.evaluation.plain import read_plain, score_plain, write_plain
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.schema import Positive, Range
@@ -126,7 +126,10 @@ class Bench:
         if not (texts / "test.source").exists():  # which is written last
             self._write_texts(texts, level, test)
         job = {**self.plan.job, "texts": str(texts), "positions": 2 * longest(texts) + 16}
-        facts, written = run_program(program, python, job, self.output / "rows" / f"{program}-{level}")
+        work = self.output / "rows" / f"{program}-{level}"
+        facts, written = run_program(program, python, job, work)
+        if program == HUGGING_FACE:
+            write_vocabulary(work / "model", tokenizer)
         hypotheses, wrong = test.hypotheses(written, tokenizer)
         return {**facts, "pieces": len(written), "pieces_of_other_segments": wrong}, hypotheses
 
@@ -165,6 +168,16 @@ class Bench:
         facts |= {"version": result["versions"]["scaleformer"], "search": search, "settings": decoding}
         facts["translation_seconds"] = result["translation_seconds"]
         return facts, read_plain(str(written.with_suffix(".jsonl")), self.documents)
+
+
+def write_vocabulary(folder: Path, tokenizer: Tokenizer) -> None:
+    """What a Marian folder lacks beside its weights, whose rows are those of `tokenizer`: then `checkpoint=` and
+    `init_from=` read it, and transformers' MarianTokenizer."""
+    for side in ("source", "target"):
+        (folder / f"{side}.spm").write_bytes(tokenizer.proto)
+    numbers = {tokenizer.piece(token): token for token in range(tokenizer.vocab_size)}
+    with atomic_writer(folder / "vocab.json") as file:
+        json.dump(numbers, file, ensure_ascii=False)
 
 
 def training_overrides(plan: Plan, level: str, run: Path, cache: Path, layers: str = "") -> list[str]:

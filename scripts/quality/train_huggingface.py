@@ -111,6 +111,7 @@ def train(job: dict[str, Any], work: Path) -> dict[str, Any]:
     begin = time.monotonic()
     trainer.train()
     seconds = time.monotonic() - begin
+    model.generation_config.num_beams = BEAMS  # as `translate` asks for
     model.save_pretrained(work / "model")
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
     facts = {"updates": trainer.state.global_step, "parameters": parameters, "train_seconds": seconds}

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from hydra import compose, initialize_config_dir
 
+from scaleformer.checkpoints.model_file import load_model
 from scaleformer.cli.command import CONF
+from scaleformer.data.batching import Example, collate
+from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.vocabulary import EOS, SEP
 from scripts.quality import rows
 from scripts.quality.__main__ import main, parse
 from scripts.quality.programs import DRIVERS, Failed, call, phase, run_program
@@ -175,3 +182,29 @@ def test_wrong_options(capsys: pytest.CaptureFixture[str]) -> None:
 def test_every_program_has_a_driver() -> None:
     drivers = {path.stem.removeprefix("train_") for path in DRIVERS.glob("train_*.py")}
     assert drivers | {"scaleformer"} == {row.split("-")[0] for row in ROWS}
+
+
+def test_a_marian_of_the_bench_is_read_as_a_public_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(DRIVERS))
+    driver: Any = importlib.import_module("train_huggingface")
+    tokenizer = Tokenizer.train([f"The {n}th line of a page, {n * n}." for n in range(200)], 320)
+    sizes = {"vocabulary": tokenizer.vocab_size, "width": 16, "layers": 2, "heads": 2, "feedforward": 32}
+    torch.manual_seed(1)
+    theirs = driver.make_model({"sizes": sizes, "positions": 64, "dropout": 0.1}).eval()
+    theirs.save_pretrained(tmp_path)
+    rows.write_vocabulary(tmp_path, tokenizer)
+    ours = load_model(tmp_path)
+    source, target = "The 7th page, 49.", "A line of öthers"
+    read, known = ours.source_tokenizer, ours.target_tokenizer
+    assert [read.piece(n) for n in read.encode(source)] == [tokenizer.piece(n) for n in tokenizer.encode(source)]
+    written = tokenizer.encode(target)
+    sides = [np.array([*t.encode(text), SEP, EOS]) for t, text in ((read, source), (known, target))]
+    with torch.inference_mode():
+        forced = ours.model.logits(ours.model(collate([Example("", *sides)])))[0, : len(written) + 1]
+        wanted = theirs(
+            torch.tensor([[*tokenizer.encode(source), driver.EOS]]),
+            decoder_input_ids=torch.tensor([[driver.BOS, *written]]),
+        ).logits[0]
+    names = [known.piece(n) for n in range(known.vocab_size)]
+    for n in tokenizer.encode("lines of the page"):
+        torch.testing.assert_close(forced[:, names.index(tokenizer.piece(n))], wanted[:, n], atol=1e-5, rtol=1e-5)
