@@ -46,7 +46,7 @@ bench: install  ## Time attention, training and decoding beside their peers; wri
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -c constraints.txt $(JOEYNMT)
 	$(BIN)/python -m scripts.bench_attention
-	TORCH_CPP_LOG_LEVEL=ERROR $(BIN)/scaleformer benchmark training
+	TORCH_CPP_LOG_LEVEL=ERROR $(BIN)/python -m scripts.bench_training
 	$(BIN)/python -m scripts.bench_decoding
 	$(BIN)/python -m scripts.pages.benchmarks
 

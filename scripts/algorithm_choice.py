@@ -17,7 +17,6 @@ from pathlib import Path
 from rich.console import Console
 from torch import Tensor
 
-from scaleformer.benchmarks.tables import Result, Rows, distinct, markdown
 from scaleformer.ops import choose_algorithm, relative_kernel_attention
 from scaleformer.report.style import label, legend_below, line_styles, panels, save
 from scaleformer.system.allocator import use_huge_pages
@@ -36,6 +35,7 @@ from scripts.bench_attention.cost import (
 )
 from scripts.bench_attention.options import ALL, KERNEL, PASSES, Options, parse
 from scripts.bench_attention.report import device_in_words, set_scales
+from scripts.bench_training.tables import Result, Rows, distinct, markdown
 
 USUAL = {
     "cases": ["causal", "bidirectional", "cross"],

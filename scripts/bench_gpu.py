@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from scaleformer.benchmarks.tables import markdown
+from scripts.bench_training.tables import markdown
 from scripts.gpu.checked import checks, profiles
 from scripts.gpu.rows import PARTS, Bench, clear, use_tensor_cores
 from scripts.gpu.timed import attentions, beside_cublas, decoding, steps, trained

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import runpy
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 if not Path("/dev/nvidia0").exists():  # kernels for GPUs are run by Triton's interpreter
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
-from scaleformer.benchmarks.training import product_rates
-from scaleformer.commands import benchmark_training
 from tests.trainings import FAST, SMALL, Command
 
 ROOT = Path(__file__).parents[1]
@@ -25,12 +22,6 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture
-def small_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rates of the machine taken of small products: large ones in bfloat16 last minutes on many a CPU."""
-    monkeypatch.setattr(benchmark_training, "product_rates", partial(product_rates, size=64, repeats=1))
 
 
 @pytest.fixture

@@ -28,13 +28,12 @@ FLOORS = (
     "evaluation",
     "report",
     "training",
-    "benchmarks",
     "cli",
     "commands",
 )
 OPS_FLOORS = ("common", "softmax", "loss", "kernel", "segments", "recall")
 # Who may know these libraries at all.
-LIGHTNING = ("data", "checkpoints", "training", "commands", "benchmarks")
+LIGHTNING = ("data", "checkpoints", "training", "commands")
 HYDRA = ("cli", "commands")
 
 

@@ -80,8 +80,8 @@ def test_every_command_shown_is_right(name: str, arguments: str) -> None:
 
 def test_commands_are_found_in_sentences_and_tables() -> None:
     programs = {name for name, _ in commands()}
-    assert {"train", "translate", "prepare", "benchmark training", "plot"} <= programs
-    assert any("repeats=5" in arguments for _, arguments in commands())
+    assert {"train", "translate", "prepare", "extrapolation", "plot"} <= programs
+    assert any("freeze=" in arguments for _, arguments in commands())
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,12 @@ CONF = next(path for path in (PACKAGE / "conf", PACKAGE.parent / "conf") if path
 
 def module_of(name: str) -> ModuleType:
     """The module of a command."""
-    return importlib.import_module(f"scaleformer.commands.{name.replace(' ', '_').replace('-', '_')}")
+    return importlib.import_module(f"scaleformer.commands.{name.replace('-', '_')}")
 
 
 def config_of(name: str) -> str:
     """The name of a command's configuration below conf/."""
-    return "config" if name == "train" else f"commands/{name.replace(' ', '_').replace('-', '_')}"
+    return "config" if name == "train" else f"commands/{name.replace('-', '_')}"
 
 
 def names_of(module: ModuleType) -> type:
@@ -34,7 +34,7 @@ def names_of(module: ModuleType) -> type:
 
 def usage_of(module: ModuleType) -> str:
     """How a command is called: the first line of that kind in the text of its module."""
-    name = module.__name__.rpartition(".")[2].replace("benchmark_", "benchmark ").replace("_", "-")
+    name = module.__name__.rpartition(".")[2].replace("_", "-")
     lines = (line.strip() for line in (module.__doc__ or "").splitlines())
     return next((line for line in lines if line.startswith("scaleformer ")), f"scaleformer {name} [KEY=VALUE ...]")
 

@@ -36,7 +36,6 @@ COMMANDS = {
     "average": "Average the weights of several checkpoints",
     "plot": "Draw the figures and the page of one or several runs",
     "attention-maps": "Save and draw where a model looks",
-    "benchmark training": "Compare training speed with other libraries",
 }
 
 
@@ -45,13 +44,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["help"]:
         given = [*given[1:], "--help"]
-    words = 2 if given[:1] == ["benchmark"] else 1
-    name, rest = " ".join(given[:words]), given[words:]
+    name, rest = " ".join(given[:1]), given[1:]
     if "--version" in given or given[:1] in (["-V"], ["version"]):
         show_page(f"scaleformer {__version__}")
     elif name in COMMANDS:
-        run(name, rest, given[:words])
-    elif not given or {"-h", "--help"} & set(given[:words]):
+        run(name, rest, given[:1])
+    elif not given or {"-h", "--help"} & set(given[:1]):
         show_page(overview())
     else:
         close = next(iter(difflib.get_close_matches(name, COMMANDS, 1, 0.6)), None)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 
-from scaleformer.benchmarks.tables import Result, Rows, by_length, distinct, markdown
 from scaleformer.report.style import label, legend_below, line_styles, panels, plain_numbers, save
+from scripts.bench_training.tables import Result, Rows, by_length, distinct, markdown
 
 
 def attention_tables(result: Result) -> list[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from argparse import BooleanOptionalAction
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,8 +20,6 @@ from typing import Annotated, Any
 import torch
 from rich.console import Console
 
-from scaleformer.benchmarks.models import Sizes
-from scaleformer.benchmarks.peers import MARIAN, PACKAGES, peer_versions
 from scaleformer.model.attention import MECHANISMS
 from scaleformer.system.allocator import use_huge_pages
 from scaleformer.system.cpu import set_up_cpu
@@ -33,6 +31,8 @@ from scripts.bench_decoding.ctranslate import PACKAGE
 from scripts.bench_decoding.report import decoding_tables, draw_curves
 from scripts.bench_decoding.steps import Comparison, DecodingCurve, compare, measure_curve
 from scripts.bench_decoding.whole import Throughput, measure_throughput
+from scripts.bench_training.models import Sizes, add_sizes, with_sizes
+from scripts.bench_training.peers import MARIAN, PACKAGES, peer_versions
 
 #: windows of the positions, each timed separately, as a rule and with `long`
 WINDOWS, LONG_WINDOWS = 4, 8
@@ -66,15 +66,7 @@ def parse(given: Sequence[str] | None) -> Options:
     parser = Parser("python -m scripts.bench_decoding", __doc__)
     names: dict[str, Any] = {"nargs": "*", "metavar": "NAME"}
     parser.add_argument("--systems", default=("scaleformer", "segment_recall"), help="our attentions", **names)
-    words = {
-        "layers": "of the encoder, and of the decoder",
-        "width": "of the model",
-        "feedforward": "inner width of the feed-forward layers",
-        "heads": "of each attention",
-        "vocabulary": "pieces",
-    }
-    for size in fields(Sizes):
-        parser.add_argument(f"--{size.name}", type=int, default=size.default, help=words[size.name])
+    add_sizes(parser)
     parser.add_argument("--batches", nargs="*", type=int, default=(1, 16), help="documents decoded in parallel")
     parser.add_argument("--beams", nargs="*", type=int, default=(1, 4), help="hypotheses of each document")
     parser.add_argument("--positions", type=int, default=512, help="target tokens of a document")
@@ -90,9 +82,7 @@ def parse(given: Sequence[str] | None) -> Options:
     parser.add_argument("--threads", type=int, help="of the CPU; None is torch's default")
     parser.add_argument("--seed", type=int, default=0, help="of the random weights")
     parser.add_argument("--output", default="runs/benchmarks", help="folder of the results and the figure")
-    found = vars(parser.parse_args(given))
-    sizes = {size.name: found.pop(size.name) for size in fields(Sizes)}
-    return from_mapping(Options, {**found, "sizes": sizes}, "")
+    return from_mapping(Options, with_sizes(vars(parser.parse_args(given))), "")
 
 
 def measure_curves(options: Options, console: Console) -> tuple[list[DecodingCurve], list[Comparison]]:

@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
-from scaleformer.benchmarks.models import Sizes
 from scaleformer.checkpoints.other_formats import MOST, ctranslate2_spec
 from scaleformer.model.config import ModelConfig
 from scaleformer.model.transformer import Transformer
 from scaleformer.vocabulary import SEP, SPECIAL_PIECES, UNK
+from scripts.bench_training.models import Sizes
 
 CTRANSLATE2, PACKAGE = "CTranslate2", "ctranslate2"
 

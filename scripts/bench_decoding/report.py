@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from scaleformer.benchmarks.models_report import draw_speeds
-from scaleformer.benchmarks.tables import Result, markdown
 from scaleformer.report.style import line_styles
+from scripts.bench_training.report import draw_speeds
+from scripts.bench_training.tables import Result, markdown
 
 
 def decoding_tables(result: Result) -> list[str]:

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from scaleformer.batch import Batch
-from scaleformer.benchmarks.models import Sizes, make_batch, make_model
-from scaleformer.benchmarks.peers import MARIAN, make_marian
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import DecodableModel, decode
 from scaleformer.model.transformer import DecoderState, Encoded, Transformer
 from scaleformer.vocabulary import EOS, SEP
 from scripts.bench_decoding.state import state_bytes
+from scripts.bench_training.models import Sizes, make_batch, make_model
+from scripts.bench_training.peers import MARIAN, make_marian
 
 #: first tokens, left out of every curve: allocators and caches are filling
 WARM_UP = 100

@@ -9,10 +9,10 @@ from statistics import median
 
 import torch
 
-from scaleformer.benchmarks.models import Sizes, make_batch, make_model
 from scaleformer.decoding.search import decode
 from scripts.bench_decoding.ctranslate import CTRANSLATE2, CTranslate2
 from scripts.bench_decoding.steps import Endless, fixed_length
+from scripts.bench_training.models import Sizes, make_batch, make_model
 
 #: segments of the document
 SEGMENTS = 54

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from scaleformer.benchmarks.peers import MARIAN
 from scaleformer.ops import segment_recall_attention
 from scaleformer.ops.recall.attention import RECALL_ALGORITHMS
 from scaleformer.system.timing import wait
+from scripts.bench_training.peers import MARIAN
 from scripts.gpu.rows import HORIZON, Bench, use_tensor_cores
 from scripts.gpu.timed import lengths_of, step_of
 

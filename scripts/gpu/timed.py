@@ -17,14 +17,14 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from scaleformer.benchmarks.models import Sizes, make_batch, make_model
-from scaleformer.benchmarks.peers import MARIAN
-from scaleformer.benchmarks.training import GIB, TrainedSystem, weight_flops
 from scaleformer.decoding.search import decode
 from scaleformer.ops import SegmentLayout, get_feature_map, relative_kernel_attention, segment_recall_attention
 from scripts.bench_attention.cost import forward, forward_backward
 from scripts.bench_decoding.ctranslate import CTRANSLATE2, CTranslate2
 from scripts.bench_decoding.steps import Endless, fixed_length
+from scripts.bench_training.models import Sizes, make_batch, make_model
+from scripts.bench_training.peers import MARIAN
+from scripts.bench_training.steps import GIB, TrainedSystem, weight_flops
 from scripts.gpu.rows import CUDNN, FLASH, FLEX, HORIZON, KEPT, NEAR, PASSES, SEGMENT, SIZES, Bench, Maker, clear
 
 FLASH_LINEAR = "linear attention (flash-linear-attention)"

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scaleformer.benchmarks.tables import markdown
 from scaleformer.report.style import label, legend_below, length_axis, line_styles, log_axis, panels, save
+from scripts.bench_training.tables import markdown
 
 TIMES = (1, 2, 4, 8)
 Results = Mapping[str, Mapping[str, Any]]

@@ -1,8 +1,7 @@
 """`python -m scripts.pages.benchmarks [FOLDER]` writes docs/benchmarks.md from the results of the benchmarks.
 
-FOLDER, by default runs/benchmarks, has what `scaleformer benchmark training`, `python -m scripts.bench_attention`,
-`python -m scripts.bench_decoding` and `python -m scripts.algorithm_choice` wrote. Its figures are copied beside the
-page.
+FOLDER, by default runs/benchmarks, has what `python -m scripts.bench_attention`, `bench_training`, `bench_decoding` and
+`algorithm_choice` wrote. Its figures are copied beside the page.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from scaleformer.benchmarks.models_report import training_tables
-from scaleformer.benchmarks.tables import Result
 from scaleformer.system.errors import one_line_errors
 from scaleformer.system.files import atomic_writer
 from scripts.algorithm_choice import choice_tables
 from scripts.bench_attention.report import attention_tables, device_in_words, long_tables
 from scripts.bench_decoding.report import decoding_tables
+from scripts.bench_training.report import training_tables
+from scripts.bench_training.tables import Result
 
 PAGE = Path(__file__).parents[2] / "docs/benchmarks.md"
 
@@ -111,7 +110,7 @@ def write_page(results: Path, page: Path) -> Path:
         parts.append(_conditions(result))
     if not found:
         raise ValueError(
-            f"{results}: no benchmark results: run `scaleformer benchmark training output={results}` first"
+            f"{results}: no benchmark results: run `python -m scripts.bench_training --output {results}` first"
         )
     with atomic_writer(page) as file:
         file.write("\n\n".join(parts) + "\n")

@@ -58,7 +58,6 @@ REPLACED = ("trainer.max_steps=", "trainer.val_check_interval=", "count=")
 LONG = {
     "serve": "serves until it is stopped",
     "comet": "needs a package and a model of its own",
-    **{name: "takes long" for name in COMMANDS if name.startswith("benchmark")},
 }
 NETWORK = ("data=hub", "format=hub", "format=sacrebleu", "push=", "logger=")
 #: settings whose values are read, and have to be there
@@ -87,8 +86,7 @@ STAND_INS = {
 def name_of(words: Sequence[str]) -> tuple[str, list[str]] | None:
     """(command, arguments) of words that call the program, None of others."""
     if words[:1] == ["scaleformer"] and len(words) > 1:
-        count = 2 if words[1] == "benchmark" else 1
-        return " ".join(words[1 : 1 + count]), list(words[1 + count :])
+        return words[1], list(words[2:])
     if words[0].startswith("python") and len(words) > 1:
         if words[1] == "train.py":
             return "train", list(words[2:])

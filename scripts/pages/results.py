@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scaleformer.benchmarks.tables import markdown
 from scaleformer.report.positions import plot_positions
+from scripts.bench_training.tables import markdown
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "results"

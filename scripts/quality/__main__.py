@@ -21,10 +21,10 @@ from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
-from scaleformer.benchmarks.models import Sizes
 from scaleformer.system.errors import one_line_errors
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.schema import from_mapping
+from scripts.bench_training.models import Sizes
 from scripts.quality.programs import Failed
 from scripts.quality.rows import BY_DEFAULT, ROWS, Bench, Plan, table
 

@@ -10,8 +10,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from scaleformer.benchmarks.models import Sizes
-from scaleformer.benchmarks.tables import markdown
 from scaleformer.data.config import DataConfig
 from scaleformer.data.splits import EncodedSplits
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
@@ -19,6 +17,8 @@ from scaleformer.evaluation.plain import read_plain, score_plain, write_plain
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.schema import Positive, Range
 from scaleformer.translation.translator import Translator
+from scripts.bench_training.models import Sizes
+from scripts.bench_training.tables import markdown
 from scripts.quality.programs import EOLE, HUGGING_FACE, JOEYNMT, OURS, call, environment, run_program
 from scripts.quality.texts import LEVELS, Test, first_segments, longest, training_lines, write_lines
 

@@ -38,7 +38,7 @@ def error_of(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_list_has_a_line_for_each_command(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in ([], ["--help"], ["benchmark", "--help"]):
+    for arguments in ([], ["--help"], ["--help", "train"]):
         commands.main(arguments)
         lines = capsys.readouterr().out.splitlines()
         assert [line.split("  ")[1] for line in lines if line.startswith("  ")] == list(commands.COMMANDS)
@@ -49,8 +49,7 @@ def test_the_list_has_a_line_for_each_command(capsys: pytest.CaptureFixture[str]
     ("given", "line"),
     [
         (["tranlate"], "tranlate: no such command (did you mean translate?); there are train, translate, "),
-        (["benchmark", "trainning"], "benchmark trainning: no such command (did you mean benchmark training?)"),
-        (["benchmark"], "benchmark: no such command"),
+        (["attention_maps"], "attention_maps: no such command (did you mean attention-maps?)"),
         (["zzz"], "zzz: no such command; there are train"),
     ],
 )
@@ -241,7 +240,7 @@ def test_a_missing_setting_is_reported(capsys, monkeypatch) -> None:
         (["translate", "--config-dir", "x", "-v", "input=a"], "-v: no such option: write v=VALUE: scaleformer transl"),
         (["translate", "RUN", "FILE"], "RUN: a setting is written KEY=VALUE: scaleformer translate checkpoint=RUN in"),
         (["train", "seed"], "seed: a setting is written KEY=VALUE: scaleformer train [KEY=VALUE ...]"),
-        (["benchmark", "training", "fast"], "fast: a setting is written KEY=VALUE: scaleformer benchmark training ["),
+        (["attention-maps", "fast"], "fast: a setting is written KEY=VALUE: scaleformer attention-maps "),
         (["compare", "runs=[nowhere,there]"], "nowhere: no such run directory or file of translations"),
     ],
 )
@@ -253,7 +252,7 @@ def test_version_and_help_in_other_words(capsys: pytest.CaptureFixture[str]) -> 
     for words in (["--version"], ["-V"], ["version"], ["translate", "--version"]):
         commands.main(words)
         assert capsys.readouterr().out == f"scaleformer {__version__}\n"
-    for words, same in ((["help"], []), (["help", "benchmark", "training"], ["benchmark", "training", "--help"])):
+    for words, same in ((["help"], []), (["help", "attention-maps"], ["attention-maps", "--help"])):
         commands.main(words)
         shown = capsys.readouterr().out
         commands.main(same)
@@ -278,8 +277,8 @@ def test_a_wrong_type_is_reported(capsys, monkeypatch) -> None:
 
 
 def test_the_defaults_of_a_command_with_changes() -> None:
-    options = default_options("benchmark training", repeats=1, lengths=[8])
-    assert (options.repeats, options.lengths, options.batch_tokens) == (1, (8,), 2048)
+    options = default_options("comet", gpus=1, translations="x")
+    assert (options.gpus, options.translations, options.batch_size) == (1, "x", 8)
 
 
 @pytest.mark.parametrize("command", ["average", "comet", "compare", "consistency", "score"])

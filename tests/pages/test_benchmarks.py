@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from scaleformer.benchmarks.models_report import draw_training
+from scripts.bench_training.report import draw_training
 from scripts.pages.benchmarks import write_page as write
-from tests.benchmarks.test_report import row
 from tests.scripts.bench_attention.test_report import ATTENTION
+from tests.scripts.bench_training.test_report import row
 
 CONDITIONS = {
     "command": "python -m scripts.bench_attention",

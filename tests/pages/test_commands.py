@@ -109,7 +109,7 @@ def test_other_programs_are_checked_as_far_as_they_are_known() -> None:
     assert check_other(["python", "-m", "scripts.check_prose"]) == ""
     assert check_other(["python", "-m", "scripts.mechanisms", "--threads", "1"]) == ""
     assert name_of(["python", "scripts/evaluate_bleu.py", "a=b"]) == ("evaluate", ["a=b"])
-    assert name_of(["scaleformer", "benchmark", "training", "a=b"]) == ("benchmark training", ["a=b"])
+    assert name_of(["scaleformer", "attention-maps", "a=b"]) == ("attention-maps", ["a=b"])
     assert name_of(["curl", "x"]) is None
 
 

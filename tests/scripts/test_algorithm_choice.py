@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scripts.algorithm_choice import choice_tables, main
-from tests.benchmarks.test_report import cells
+from tests.scripts.bench_training.test_report import cells
 
 
 def test_tables() -> None:

@@ -28,8 +28,8 @@ def test_provenance_is_complete(monkeypatch):
 @pytest.mark.parametrize("program", ["/x/.venv/bin/scaleformer", "/x/scaleformer/__main__.py"])
 def test_the_command_is_what_was_typed(monkeypatch, program):
     monkeypatch.setattr(sys, "argv", [program, "checkpoint='a run'"])
-    remember_command(["benchmark", "training", "output=DIR", "systems=[a,b]"])
-    assert provenance()["command"] == "scaleformer benchmark training output=DIR 'systems=[a,b]'"
+    remember_command(["plot", "output=DIR", "runs=[a,b]"])
+    assert provenance()["command"] == "scaleformer plot output=DIR 'runs=[a,b]'"
 
 
 def test_the_command_of_a_module_has_its_name(monkeypatch):

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from scaleformer.batch import Batch
-from scaleformer.benchmarks.models import Sizes, make_batch, make_model, our_loss
 from scaleformer.model.transformer import Transformer
 from scaleformer.training.graphs import StepGraphs, fill, masked_loss, padded, reason_against, rounded
+from scripts.bench_training.models import Sizes, make_batch, make_model, our_loss
 
 SIZES = Sizes(layers=1, width=32, feedforward=64, heads=2, vocabulary=60)
 CPU = torch.device("cpu")

@@ -9,8 +9,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from scripts.bench_attention.report import attention_tables, device_in_words, draw, long_tables
-from tests.benchmarks.test_report import cells
 from tests.scripts.bench_decoding.test_report import looks
+from tests.scripts.bench_training.test_report import cells
 
 ATTENTION = {
     "rows": [

@@ -31,7 +31,7 @@ def test_decoding() -> None:
 
 def test_every_line_of_a_figure_looks_different(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figures: list[Figure] = []
-    monkeypatch.setattr("scaleformer.benchmarks.models_report.save", lambda figure, path, **_: figures.append(figure))
+    monkeypatch.setattr("scripts.bench_training.report.save", lambda figure, path, **_: figures.append(figure))
     systems = [f"system {n}" for n in range(14)]
     case = {"batch": 1, "beams": 4, "ends": [8, 9], "seconds": [1, 2]}
     draw_curves([{**case, "system": system} for system in systems], tmp_path)

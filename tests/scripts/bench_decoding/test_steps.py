@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from scaleformer.benchmarks.models import Sizes, make_batch, make_model
-from scaleformer.benchmarks.peers import MARIAN
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import decode
 from scaleformer.vocabulary import SEP
 from scripts.bench_decoding import steps
 from scripts.bench_decoding.state import state_bytes
 from scripts.bench_decoding.steps import Endless, compare, measure_curve, step_times
+from scripts.bench_training.models import Sizes, make_batch, make_model
+from scripts.bench_training.peers import MARIAN
 
 SIZES = Sizes(layers=1, width=8, feedforward=12, heads=2, vocabulary=30)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from scaleformer.benchmarks.models import Sizes
 from scripts.bench_decoding import whole
 from scripts.bench_decoding.ctranslate import CTRANSLATE2, CTranslate2
+from scripts.bench_training.models import Sizes
 
 TINY = Sizes(1, 8, 8, 2, 30)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 import yaml
 
-from scaleformer.benchmarks.models import OPTIONS, Sizes, available_memory, make_batch, make_model
 from scaleformer.vocabulary import BOS, EOS, SEP
+from scripts.bench_training.models import OPTIONS, Sizes, available_memory, make_batch, make_model
 
 
 def test_documents_are_batches_as_in_training() -> None:

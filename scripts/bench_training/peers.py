@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from scaleformer.batch import Batch
-from scaleformer.benchmarks.models import Sizes
 from scaleformer.model.attention.positions import sinusoids
 from scaleformer.vocabulary import BOS, EOS, PAD, SEP, UNK
+from scripts.bench_training.models import Sizes
 
 MARIAN, T5, JOEYNMT = "Marian (transformers)", "T5 (transformers)", "JoeyNMT"
 #: the package of each peer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from scaleformer.benchmarks.models_report import training_tables
-from scaleformer.benchmarks.tables import markdown
+from scripts.bench_training.report import training_tables
+from scripts.bench_training.tables import markdown
 
 
 def row(**changes: Any) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scaleformer.benchmarks.tables import Result, by_length, distinct
 from scaleformer.report.style import label, legend_below, line_styles, panels, plain_numbers, save
+from scripts.bench_training.tables import Result, by_length, distinct
 
 
 def training_tables(result: Result) -> list[str]:

@@ -7,9 +7,9 @@ import re
 import pytest
 import torch
 
-from scaleformer.benchmarks import peers, training
-from scaleformer.benchmarks.models import Sizes, make_batch, make_model
-from scaleformer.benchmarks.training import Course, Limits, TrainedSystem, foresee, measure_steps, take_turns
+from scripts.bench_training import peers, steps
+from scripts.bench_training.models import Sizes, make_batch, make_model
+from scripts.bench_training.steps import Course, Limits, TrainedSystem, foresee, measure_steps, take_turns
 from tests.helpers import PAD
 
 SIZES = Sizes(layers=1, width=8, feedforward=12, heads=2, vocabulary=30)
@@ -50,13 +50,13 @@ def test_one_length_predicts_less_time_than_memory() -> None:
 
 
 def test_infeasible_lengths_are_skipped_with_a_reason() -> None:
-    limits = Limits(step_seconds=10, memory=4 * training.GIB, seconds=1, repeats=1)
+    limits = Limits(step_seconds=10, memory=4 * steps.GIB, seconds=1, repeats=1)
     assert Course().reason_to_skip(2048, 2048, limits) == ""
     flat = {128: 1e-3, 512: 1e-3}
     assert Course(0, flat, flat).reason_to_skip(2048, 2048, limits) == ""
     assert Course(0, flat, flat).reason_to_skip(20480, 20480, limits) == "skipped: about 20 s a step"
     heavy = {128: 2.0**21, 512: 2.0**21}
-    assert Course(training.GIB, flat, heavy).reason_to_skip(2048, 2048, limits) == "skipped: about 5 GiB"
+    assert Course(steps.GIB, flat, heavy).reason_to_skip(2048, 2048, limits) == "skipped: about 5 GiB"
 
 
 def test_steps_take_turns_and_slow_ones_stop() -> None:
@@ -79,17 +79,17 @@ def test_operations_are_those_of_the_weights() -> None:
             source += weight.numel()
         else:
             target += weight.numel()
-    assert training.weight_flops(SIZES, 7, 11) == 6 * (7 * source + 11 * target)
+    assert steps.weight_flops(SIZES, 7, 11) == 6 * (7 * source + 11 * target)
 
 
 def test_rows_of_all_systems(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of our systems under the name of a peer, which need not be installed."""
-    make_system = training.make_system
+    make_system = steps.make_system
 
     def replaced(system: str, *rest: object) -> object:
         return make_system("softmax" if system == peers.MARIAN else system, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(training, "make_system", replaced)
+    monkeypatch.setattr(steps, "make_system", replaced)
     limits = Limits(step_seconds=60, memory=float("inf"), seconds=0, repeats=2)
     said: list[str] = []
     systems = ["scaleformer", peers.MARIAN]
@@ -109,7 +109,7 @@ def test_rows_of_all_systems(monkeypatch: pytest.MonkeyPatch) -> None:
         assert row.count == 2
         assert row.speed == pytest.approx(64 / row.seconds)
         assert row.memory > 0
-        assert row.share == pytest.approx(training.weight_flops(SIZES, 32, 32) / row.seconds / 1e9)
+        assert row.share == pytest.approx(steps.weight_flops(SIZES, 32, 32) / row.seconds / 1e9)
         assert row.ratio == 1.0 or row.system == "scaleformer"
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,6 +37,26 @@ class Sizes:
             f"{self.layers}+{self.layers} layers, width {self.width}/{self.feedforward}, {self.heads} heads, "
             f"vocabulary {self.vocabulary}"
         )
+
+
+def add_sizes(parser: argparse.ArgumentParser) -> None:
+    """An option for each size."""
+    words = {
+        "layers": "of the encoder, and of the decoder",
+        "width": "of the model",
+        "feedforward": "inner width of the feed-forward layers",
+        "heads": "of each attention",
+        "vocabulary": "pieces",
+    }
+    for size in fields(Sizes):
+        parser.add_argument(f"--{size.name}", type=int, default=size.default, help=words[size.name])
+
+
+def with_sizes(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Parsed options, with the sizes as a group of their own."""
+    names = [size.name for size in fields(Sizes)]
+    rest = {name: value for name, value in found.items() if name not in names}
+    return {**rest, "sizes": {name: found[name] for name in names}}
 
 
 def make_model(attention: str, sizes: Sizes, dropout: float = 0.1) -> Transformer:
