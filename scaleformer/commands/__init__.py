@@ -49,6 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         show_page(f"scaleformer {__version__}")
     elif name in COMMANDS:
         run(name, rest, given[:1])
+    elif name == "benchmark":
+        from scaleformer.commands.benchmark import main as benchmark
+
+        with one_line_errors():
+            benchmark(rest)
     elif not given or {"-h", "--help"} & set(given[:1]):
         show_page(overview())
     else:
@@ -66,6 +71,7 @@ def overview() -> str:
         [
             "usage: scaleformer COMMAND [key=value ...]\n",
             *lines,
+            f"  {'benchmark':{width}}  Time attention, training or decoding, in a clone",
             "\n`scaleformer COMMAND --help` describes the settings of a command.",
         ]
     )
