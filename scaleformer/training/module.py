@@ -19,7 +19,7 @@ from scaleformer.ops.loss.cross_entropy import linear_cross_entropy
 from scaleformer.system.devices import gathered
 from scaleformer.system.errors import is_out_of_memory
 from scaleformer.training.gradients import clip_factor, largest_gradients, scale_, total_norm
-from scaleformer.training.graphs import StepGraphs, reason_against
+from scaleformer.training.graphs import StepGraphs, masked_loss, reason_against
 from scaleformer.training.guard import StepGuard, name_documents
 from scaleformer.training.interruption import SIGNALS
 from scaleformer.training.lightning_internals import correct_step_count
@@ -123,8 +123,7 @@ class TranslationModule(pl.LightningModule):
         """Scale the gradients to those of the mean over all tokens of the step, clip them, and skip a bad step."""
         trainer = self.trainer
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
-        tokens, summed = self._reduced("train")
-        raw = float(total_norm(gradients, self.device))
+        tokens, summed, raw = self._reduced("train", total_norm(gradients, self.device))
         # DDP averages over processes, Lightning over accumulated batches
         factor = UNIT * trainer.world_size * trainer.accumulate_grad_batches / max(tokens, 1.0)
         norm, loss = raw * factor, summed / max(tokens, 1.0)
@@ -176,7 +175,7 @@ class TranslationModule(pl.LightningModule):
             self._add(f"valid/loss/{batch.corpus}", loss, tokens)
 
     def on_validation_epoch_end(self) -> None:
-        tokens, summed = self._reduced("valid")
+        tokens, summed, _ = self._reduced("valid")
         if tokens:
             self.log("val/loss", summed / tokens, sync_dist=False)  # already equal in all processes
         if parts := sorted(name for name in self._sums if name.startswith("valid/")):  # the same in all processes
@@ -239,6 +238,8 @@ class TranslationModule(pl.LightningModule):
 
     def _loss(self, batch: Batch, label_smoothing: float) -> tuple[Tensor, int | Tensor]:
         """Mean cross-entropy in nats per real target token, and their number; 0 for a batch without any."""
+        if batch.source.device.type == "cuda":  # to leave pads out would wait for the GPU
+            return masked_loss(self.model, batch, label_smoothing)
         predicted = self.model.predicted(batch)
         states, weight = self.model.output(self.model(batch)[predicted])  # (tokens, D), (V, D)
         targets = batch.target_output[predicted]  # (tokens,)
@@ -252,8 +253,9 @@ class TranslationModule(pl.LightningModule):
         sums = torch.stack((count, exact * tokens))  # (2,)
         self._sums[name] = self._sums[name] + sums if name in self._sums else sums
 
-    def _reduced(self, name: str) -> tuple[float, float]:
-        """Target tokens and summed loss of all processes, in one exchange that also carries requests and workloads."""
+    def _reduced(self, name: str, norm: Tensor | float = 0.0) -> tuple[float, float, float]:
+        """Target tokens and summed loss of all processes, in one exchange that also carries requests and workloads; and
+        `norm`, since each number read from a GPU waits for it: this is the only time in a step."""
         world, rank = self.trainer.world_size, self.trainer.global_rank
         sums = self._sums.pop(name, torch.zeros(2, device=self.device))
         rest = sums.new_zeros(WISHES + 1 + world)  # counts of each `stop`, of `save`; positions of each process
@@ -263,13 +265,13 @@ class TranslationModule(pl.LightningModule):
         everything = torch.cat((sums, rest))  # (2 + W + 1 + world,)
         if world > 1:
             torch.distributed.all_reduce(everything)
-        tokens, summed, *counts = everything.tolist()
+        read, tokens, summed, *counts = torch.cat((sums.new_zeros(1) + norm, everything)).tolist()
         self.stopping = max(number for number, count in enumerate(counts[:WISHES]) if count)
         self.saving = int(counts[WISHES] > 0)
         self.save = 0
         work = counts[WISHES + 1 :]
         self.idle_share = 1 - sum(work) / world / max(work) if max(work) else 0.0
-        return tokens, summed
+        return tokens, summed, read
 
     def _ids(self, everywhere: bool = False) -> list[str]:
         """Names of the examples of this step; everywhere: of all processes, and all must call it."""
