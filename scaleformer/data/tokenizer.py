@@ -16,7 +16,6 @@ from typing import Annotated, Literal
 
 import sentencepiece as spm
 
-from scaleformer.data.escaping import escape, escaped_with, unescape
 from scaleformer.system.schema import Natural, Range, check_fields, check_type
 from scaleformer.vocabulary import (
     BOS,
@@ -37,8 +36,12 @@ SPECIAL = len(SPECIAL_PIECES)
 # Characters for which sentencepiece's trainer drops a sentence (tab: its boundary mark) or that it reserves (null,
 # U+2585).
 _UNTRAINABLE = re.compile("[\t\n\r\0\u2585]")
+# sentencepiece writes a space as U+2581 and would read a literal `<sep>` as the user symbol. Both are escaped with a
+# character of the private use area, which is itself doubled; `unescape` is the exact inverse of `escape`.
+ESCAPE = "\ue000"
+ESCAPED = re.compile(f"{ESCAPE}|{SPACE}|<(?=sep[023]?>)")
+_UNESCAPED = re.compile(f"{ESCAPE}({ESCAPE}|_|)")
 ModelType = Literal["unigram", "bpe"]
-_BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 
 @dataclass(frozen=True)
@@ -174,21 +177,9 @@ class Tokenizer:
     def offsets(self, text: str) -> tuple[str, list[tuple[int, int]]]:
         """The escaped text, and the (start, stop) of each token of `encode` in it. These are equal for a leading space
         that the text does not have, and for all but the last byte of a character."""
-        if self.imported:  # it may normalize
-            pieces = self._processor.encode(text, out_type="immutable_proto").pieces
-            return text, [*[(0, 0)] * len(self.prefix), *((piece.begin, piece.end) for piece in pieces)]
-        read, places = escape(text, self._escaped), list[tuple[int, int]]()
-        stop, seen = -1, 0  # a space precedes the text; bytes so far of the character at `stop`
-        for piece in self._processor.encode(read, out_type=str):
-            start = stop
-            if _BYTE.fullmatch(piece):
-                seen += 1
-                if seen == len(read[stop].encode()):
-                    stop, seen = stop + 1, 0
-            else:
-                stop += len(piece)
-            places.append((max(start, 0), max(stop, 0)))
-        return read, places
+        read = text if self.imported else escape(text, self._escaped)
+        pieces = self._processor.encode(read, out_type="immutable_proto").pieces
+        return read, [*((0, 0) for _ in self.prefix), *((piece.begin, piece.end) for piece in pieces)]
 
     def encode_segments(self, segments: Sequence[str]) -> list[int]:
         """Token ids of a document, each segment with its `<sep>`; without `</s>`."""
@@ -249,6 +240,32 @@ class Tokenizer:
     def score(self, token: int) -> float:
         """The log-probability of a token id (unigram) or minus the rank of its merge (bpe); 0 if it has none."""
         return self._processor.get_score(int(token))
+
+
+def escape(text: str, found: re.Pattern[str] = ESCAPED) -> str:
+    """Escape a text so that sentencepiece finds no separator and no U+2581 in it; `unescape` restores it.
+
+    found: the pattern to escape, with tags from `escaped_with`.
+    """
+
+    def replacement(match: re.Match[str]) -> str:
+        found = match.group()
+        if found == ESCAPE:
+            return ESCAPE * 2
+        return f"{ESCAPE}_" if found == SPACE else f"<{ESCAPE}"
+
+    return found.sub(replacement, text)
+
+
+def escaped_with(tags: Iterable[str]) -> re.Pattern[str]:
+    """The `ESCAPED` of a vocabulary with these tags: a text that contains one does not mean the tag."""
+    names = "".join(f"|{re.escape(tag)}" for tag in tags)
+    return re.compile(f"{ESCAPE}|{SPACE}|<(?=(?:sep[023]?{names})>)")
+
+
+def unescape(text: str) -> str:
+    """The inverse of `escape`."""
+    return _UNESCAPED.sub(lambda match: {ESCAPE: ESCAPE, "_": SPACE, "": ""}[match.group(1)], text)
 
 
 def _training_message(error: str, vocab_size: int, sentences: int, byte_fallback: bool) -> str:

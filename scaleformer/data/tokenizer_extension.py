@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import regex
 
-from scaleformer.data.escaping import escape
-from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.data.tokenizer import Tokenizer, escape
 from scaleformer.formats.lines import read_lines
 from scaleformer.system.errors import DataError
 from scaleformer.vocabulary import PLACEHOLDERS, SPACE
@@ -51,7 +49,7 @@ def extend(tokenizer: Tokenizer, terms: Iterable[str], model_type: str) -> Exten
     known = {tokenizer.piece(token) for token in range(tokenizer.vocab_size)}
     # A new piece less likely than all others would change the cost of unknown characters.
     least = min(tokenizer.score(token) for token in range(tokenizer.vocab_size))
-    pieces, split = [], []
+    model, split = parsed(tokenizer.proto), []
     for term in terms:
         if any(placeholder in term for placeholder in PLACEHOLDERS):
             raise DataError(
@@ -69,23 +67,20 @@ def extend(tokenizer: Tokenizer, terms: Iterable[str], model_type: str) -> Exten
             scores = [tokenizer.score(token) for token in ids]
             likely = sum(scores) + _BONUS * len(piece) if all(scores) else least  # bytes and `<unk>` have none
             score, kind = max(likely, least), _NORMAL
-        pieces.append(piece_message(piece, score, kind))
+        model.pieces.add(piece=piece, score=score, type=kind)
         split.append(ids)
-    # Concatenated protocol buffer messages form one message, with the pieces of both.
-    return Extension(Tokenizer(tokenizer.proto + b"".join(pieces)), split)
+    return Extension(Tokenizer(model.SerializeToString()), split)
 
 
-def piece_message(piece: str, score: float, kind: int) -> bytes:
-    """`ModelProto.pieces` with one piece, as defined in sentencepiece_model.proto."""
-    text = piece.encode()
-    content = b"\x0a" + _varint(len(text)) + text + b"\x15" + struct.pack("<f", score) + b"\x18" + _varint(kind)
-    return b"\x0a" + _varint(len(content)) + content
+def parsed(proto: bytes) -> Any:
+    """A sentencepiece model as the message that sentencepiece_model.proto defines. Raises ValueError if damaged."""
+    from google.protobuf.message import DecodeError  # on first use: it takes time
+    from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
-
-def _varint(number: int) -> bytes:
-    """Seven bits per byte, the lowest first; all bytes but the last have the eighth bit set."""
-    found = b""
-    while number > 127:
-        found += bytes([number & 127 | 128])
-        number >>= 7
-    return found + bytes([number])
+    try:
+        model = ModelProto.FromString(proto)
+    except DecodeError:
+        model = ModelProto()
+    if not model.pieces:
+        raise ValueError("its sentencepiece model is damaged or truncated")
+    return model

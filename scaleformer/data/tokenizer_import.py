@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-import sentencepiece as spm
-
 from scaleformer.data.tokenizer import Tokenizer
-from scaleformer.data.tokenizer_extension import piece_message
+from scaleformer.data.tokenizer_extension import parsed
 from scaleformer.vocabulary import BOS, EOS, PAD, PLACEHOLDER, SEP0, SPECIAL_PIECES, UNK
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)  # sentencepiece's piece types
 SHOWN = 20  # tags named in an error
-_PIECES, _SELF_TEST = 1, 4  # fields of its ModelProto
 
 
 class Ids(NamedTuple):
@@ -55,10 +52,7 @@ def renumbered(theirs: Sequence[str], ids: Ids, hidden: frozenset[str], protos: 
         raise ValueError(f"the piece {twice!r} occurs twice in its vocabulary")
     extra: dict[str, None] = {}
     for proto in protos:
-        model = _load(proto)
-        own = (
-            model.id_to_piece(n) for n in range(model.vocab_size()) if not (model.is_control(n) or model.is_unknown(n))
-        )
+        own = (one.piece for one in parsed(proto).pieces if one.type not in (_CONTROL, _UNKNOWN))
         extra.update(dict.fromkeys(piece for piece in own if piece not in known))
     new += range(len(pieces), len(pieces) + len(extra))
     return Vocabulary([*pieces, *extra], [*rows, *rest, *[ids.unk] * len(extra)], hidden, new)
@@ -66,11 +60,12 @@ def renumbered(theirs: Sequence[str], ids: Ids, hidden: frozenset[str], protos: 
 
 def as_ours(proto: bytes, vocabulary: Vocabulary) -> bytes:
     """The sentencepiece model `proto` with the pieces of a vocabulary: it splits every text into the same pieces."""
-    model = _load(proto)
-    own = {model.id_to_piece(n): n for n in range(model.vocab_size())}
+    model = parsed(proto)
+    own = {one.piece: one for one in model.pieces}
     # Scores of BPE are whole numbers; there a longer piece that is not to be used would still take part in merges.
-    merges = all(model.get_score(n).is_integer() for n in own.values())
-    messages = []
+    merges = all(one.score.is_integer() for one in own.values())
+    del model.pieces[:]
+    model.ClearField("self_test_data")
     for n, piece in enumerate(vocabulary.pieces):
         score, kind = 0.0, _CONTROL if merges and len(piece) > 1 else _UNUSED
         if n < len(SPECIAL_PIECES):
@@ -78,12 +73,9 @@ def as_ours(proto: bytes, vocabulary: Vocabulary) -> bytes:
         elif piece in vocabulary.hidden:
             kind = _CONTROL
         elif (there := own.get(piece)) is not None:
-            score = model.get_score(there)
-            flags = {_BYTE: model.is_byte(there), _UNUSED: model.is_unused(there), _CONTROL: model.is_control(there)}
-            kind = next((kind for kind, holds in flags.items() if holds), _NORMAL)
-        messages.append(piece_message(piece, score, kind))
-    rest = (field for number, field in _fields(proto) if number not in (_PIECES, _SELF_TEST))
-    return b"".join([*messages, *rest])
+            score, kind = there.score, there.type if there.type in (_BYTE, _UNUSED, _CONTROL) else _NORMAL
+        model.pieces.add(piece=piece, score=score, type=kind)
+    return model.SerializeToString()
 
 
 def prefixes(tokenizer: Tokenizer, tag: str | None) -> tuple[list[int], list[int]]:
@@ -109,31 +101,3 @@ def tagged(source: Tokenizer, target: Tokenizer, tag: str | None) -> tuple[Token
     """The tokenizers of an imported model with the prefixes of a tag. Raises ValueError as `prefixes`."""
     before = prefixes(source, tag)
     return source.with_prefix(before[0]), target.with_prefix(before[1])
-
-
-def _load(proto: bytes) -> spm.SentencePieceProcessor:
-    model = spm.SentencePieceProcessor()
-    try:
-        model.LoadFromSerializedProto(proto)
-    except RuntimeError as error:
-        raise ValueError("its sentencepiece model is damaged or truncated") from error
-    return model
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """The fields of a protocol buffer message whose fields are messages, each with its number."""
-    place = 0
-    while place < len(message):
-        start, (key, place) = place, _varint(message, place)
-        size, place = _varint(message, place)
-        place += size
-        yield key >> 3, message[start:place]
-
-
-def _varint(message: bytes, place: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[place]
-        place, value, shift = place + 1, value | (byte & 127) << shift, shift + 7
-        if byte < 128:
-            return value, place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from scaleformer.data.escaping import escape, escaped_with, unescape
+from scaleformer.data.tokenizer import escape, escaped_with, unescape
 from tests.data.test_tokenizer import TEXT
 
 
