@@ -6,8 +6,9 @@ import shutil
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,19 +89,18 @@ class Names(Sequence[str]):
 
 
 class _Side:
-    """The tokens of one language, collected or written to a file as they arrive."""
+    """The tokens of one language, collected as they arrive."""
 
-    def __init__(self, file: BinaryIO | None, dtype: type) -> None:
-        self.file = file
-        self.dtype = dtype
-        self.parts: list[NDArray[Any]] = []
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.parts: list[NDArray[Any]] = [np.zeros(0, _dtype(tokenizer))]
         self.offsets = array("q", [0])
 
-    def add(self, segments: list[list[int]], beads: Iterable[tuple[int, Sequence[tuple[int, ...]]]]) -> None:
+    def add(self, segments: Sequence[str], beads: Iterable[tuple[int, Sequence[tuple[int, ...]]]]) -> None:
         """Add segments; for each bead, its number of segments and the separators of each. Separators beyond that number
         stand for empty segments."""
         flat: list[int] = []
-        rest = iter(segments)
+        rest = iter(self.tokenizer.encode_batch(segments))
         for count, ends in beads:
             before = len(flat)
             for number, end in enumerate(ends):
@@ -108,66 +108,38 @@ class _Side:
                     flat += next(rest)
                 flat += end
             self.offsets.append(self.offsets[-1] + len(flat) - before)
-        part: NDArray[Any] = np.array(flat, dtype=self.dtype)
-        if self.file is None:
-            self.parts.append(part)
-        else:
-            self.file.write(part.tobytes())
-
-    def tokens(self) -> NDArray[Any]:
-        return np.concatenate(self.parts) if self.parts else np.zeros(0, self.dtype)
+        self.parts.append(np.array(flat, dtype=self.parts[0].dtype))
 
 
 def encode_documents(
-    documents: Iterable[Document],
-    source_tokenizer: Tokenizer,
-    target_tokenizer: Tokenizer,
-    folder: Path | None = None,
+    documents: Iterable[Document], source_tokenizer: Tokenizer, target_tokenizer: Tokenizer
 ) -> EncodedCorpus:
-    """Encode documents, in memory or (with `folder`) into files there."""
-    files = [open(folder / f"{side}.bin", "wb") if folder else None for side in ("source", "target")]  # noqa: SIM115
-    tokenizers = (source_tokenizer, target_tokenizer)
-    sides = [_Side(f, _dtype(t)) for f, t in zip(files, tokenizers, strict=True)]
-    bounds = array("q", [0])
-    single = array("b")
-    names: list[str] = []
-    pending: list[Document] = []
-
-    def flush() -> None:
-        texts = [[x for d in pending for x in d.source], [x for d in pending for x in d.target]]
-        encoded = [t.encode_batch(side) for t, side in zip(tokenizers, texts, strict=True)]
-        shapes = [shape for document in pending for shape in document.shapes]
-        sides[0].add(encoded[0], [(source, ((SEP,),) * source) for source, _ in shapes])
-        sides[1].add(encoded[1], [(target, separators(source, target)) for source, target in shapes])
-        single.extend(max(shape) <= 1 for shape in shapes)
-        pending.clear()
-
-    try:
-        for document in documents:
+    """Encode documents, in memory."""
+    ours, theirs = _Side(source_tokenizer), _Side(target_tokenizer)
+    bounds, single, names, rest = array("q", [0]), array("b"), list[str](), iter(documents)
+    while some := list(islice(rest, _CHUNK)):
+        for document in some:
             names.append(document.id)
             bounds.append(bounds[-1] + len(document.shapes))
-            pending.append(document)
-            if len(pending) == _CHUNK:
-                flush()
-        flush()
-    finally:
-        for file in files:
-            if file:
-                file.close()
-    offsets = [np.array(side.offsets, dtype=np.int64) for side in sides]
-    documents_ = np.array(bounds, dtype=np.int64)
-    alone = np.array(single, dtype=np.bool_)
-    if folder is None:
-        source, target = (side.tokens() for side in sides)
-        return EncodedCorpus(source, target, offsets[0], offsets[1], documents_, names, alone)
-    alone.tofile(folder / "single.bin")
-    np.save(folder / "source_offsets.npy", offsets[0])
-    np.save(folder / "target_offsets.npy", offsets[1])
-    np.save(folder / "documents.npy", documents_)
-    packed = [name.encode() for name in names]
-    (folder / "ids.bin").write_bytes(b"".join(packed))
-    np.save(folder / "ids_offsets.npy", np.cumsum([0, *map(len, packed)], dtype=np.int64))
-    return open_encoded(folder, *tokenizers)
+        shapes = [shape for document in some for shape in document.shapes]
+        ours.add([x for d in some for x in d.source], [(source, ((SEP,),) * source) for source, _ in shapes])
+        theirs.add([x for d in some for x in d.target], [(shape[1], separators(*shape)) for shape in shapes])
+        single.extend(max(shape) <= 1 for shape in shapes)
+    source, target = (np.concatenate(side.parts) for side in (ours, theirs))
+    offsets, targets, starts = (np.array(some, dtype=np.int64) for some in (ours.offsets, theirs.offsets, bounds))
+    return EncodedCorpus(source, target, offsets, targets, starts, names, np.array(single, dtype=np.bool_))
+
+
+def write_encoded(corpus: EncodedCorpus, folder: Path) -> None:
+    """Write a corpus into files of a folder."""
+    packed = [name.encode() for name in corpus.ids]
+    ids = np.frombuffer(b"".join(packed), np.uint8), np.cumsum([0, *map(len, packed)], dtype=np.int64)
+    items = {"source": corpus.source, "target": corpus.target, "ids": ids[0], "single": corpus.single}
+    for name, values in items.items():
+        values.tofile(folder / f"{name}.bin")
+    np.save(folder / "ids_offsets.npy", ids[1])
+    for name in ("source_offsets", "target_offsets", "documents"):
+        np.save(folder / f"{name}.npy", getattr(corpus, name))
 
 
 def _dtype(tokenizer: Tokenizer) -> type:
@@ -175,7 +147,7 @@ def _dtype(tokenizer: Tokenizer) -> type:
 
 
 def open_encoded(folder: Path, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer) -> EncodedCorpus:
-    """The corpus that `encode_documents` wrote into a folder, memory-mapped.
+    """The corpus that `write_encoded` wrote into a folder, memory-mapped.
 
     Raises OSError, EOFError or ValueError if a file is missing, truncated, or does not match the length of the others.
     """

@@ -8,14 +8,15 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import IterableDataset
 
 from scaleformer.data.cache import cache_errors, made_once
-from scaleformer.data.encoded import EncodedCorpus, encode_documents, merge_encoded, open_encoded
-from scaleformer.data.sampler import ready_made, unchanged
+from scaleformer.data.encoded import EncodedCorpus, encode_documents, merge_encoded, open_encoded, write_encoded
+from scaleformer.data.sampler import ready_made, unchanged, worked
 from scaleformer.data.streaming import document_windows
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.system.errors import DataError
@@ -102,40 +103,26 @@ def _follow(written: Iterable[int | DataError]) -> None:
         ) from error
 
 
+@dataclass(eq=False)
 class _PartWriter(IterableDataset[int | DataError]):
-    """Writes the missing parts and yields the number of segments of each. Workers read everything and encode every n-th
-    part. A fault is yielded as a value, since an exception would carry the worker's traceback."""
+    """Writes the missing parts and yields the number of segments of each."""
 
-    def __init__(
-        self,
-        documents: Iterable[Document],
-        tokenizers: tuple[Tokenizer, Tokenizer],
-        folder: Path,
-        change: Callable[[Document], Document],
-    ) -> None:
-        self.documents = documents
-        self.tokenizers = tokenizers
-        self.folder = folder
-        self.change = change
+    documents: Iterable[Document]
+    tokenizers: tuple[Tokenizer, Tokenizer]
+    folder: Path
+    change: Callable[[Document], Document]
 
     def __iter__(self) -> Iterator[int | DataError]:
-        worker = get_worker_info()
-        own, workers = (worker.id, worker.num_workers) if worker is not None else (0, 1)
-        try:
-            for number, documents in enumerate(document_windows(self.documents, PART_SEGMENTS)):
-                if number % workers == own:
-                    with cache_errors(self.folder.parent):
-                        self._part(number, documents)
-                    yield sum(len(document.shapes) for document in documents)
-        except DataError as error:
-            yield error
+        return worked(enumerate(document_windows(self.documents, PART_SEGMENTS)), self._part)
 
-    def _part(self, number: int, documents: list[Document]) -> None:
+    def _part(self, numbered: tuple[int, list[Document]]) -> int:
+        number, documents = numbered
         part = self.folder / f"{number:06d}"
-        if part.is_dir():
-            return
-        unfinished = part.with_suffix(".part")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir()
-        encode_documents([self.change(d) for d in documents], *self.tokenizers, folder=unfinished)
-        os.rename(unfinished, part)
+        if not part.is_dir():
+            unfinished = part.with_suffix(".part")
+            with cache_errors(self.folder.parent):
+                shutil.rmtree(unfinished, ignore_errors=True)
+                unfinished.mkdir()
+                write_encoded(encode_documents([self.change(d) for d in documents], *self.tokenizers), unfinished)
+                os.rename(unfinished, part)
+        return sum(len(document.shapes) for document in documents)

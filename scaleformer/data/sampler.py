@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 import numpy as np
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from scaleformer.batch import Batch
 from scaleformer.data.batching import collate, make_batches, make_example, make_rows, share
 from scaleformer.data.cutting import Cutting, Ints, Plan, make_plan
 from scaleformer.data.encoded import EncodedCorpus
+from scaleformer.system.errors import DataError
 
+S = TypeVar("S")
+T = TypeVar("T")
 GRACE = 60  # seconds
 # Segment numbers of a plan, the side without the `<sep>` after each; if consecutive, whether the example continues the
 # one before.
@@ -135,6 +139,18 @@ def ready_made(items: Dataset[Any], num_workers: int, **options: Any) -> DataLoa
     """A DataLoader that passes on the items of a data set unchanged, from `num_workers` workers (0: this process)."""
     options |= {"num_workers": num_workers, "worker_init_fn": deaf}
     return DataLoader(items, batch_size=None, collate_fn=unchanged, **options)
+
+
+def worked(items: Iterable[S], work: Callable[[S], T]) -> Iterator[T | DataError]:
+    """What `work` makes of the items, in a data set for `ready_made`: each worker reads all of them and works on every
+    n-th. The loader asks the workers in turn, so that the order does not depend on their number. Bad input is yielded
+    as a value: an exception would reach the user with the worker's traceback."""
+    worker = get_worker_info()
+    own, workers = (worker.id, worker.num_workers) if worker is not None else (0, 1)
+    try:
+        yield from map(work, islice(items, own, None, workers))
+    except DataError as error:
+        yield error
 
 
 def unchanged(value: Any) -> Any:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import IterableDataset
 
 from scaleformer.batch import Batch
 from scaleformer.data.batching import collate, fill, make_batches, make_example, padded_sizes
 from scaleformer.data.cutting import Ints, Plan, make_plan
 from scaleformer.data.encoded import EncodedCorpus, encode_documents
 from scaleformer.data.report import SplitReport, count_split
-from scaleformer.data.sampler import Position, Recipe, ready_made
+from scaleformer.data.sampler import Position, Recipe, ready_made, worked
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document
@@ -34,43 +35,27 @@ def document_windows(documents: Iterable[Document], segments: int) -> Iterator[l
         yield window
 
 
+@dataclass(eq=False)
 class EncodedWindows(IterableDataset[EncodedCorpus | DataError]):
-    """One epoch of a process's documents, encoded window by window, starting at window `first` of epoch `epoch`.
+    """One epoch of a process's documents, encoded window by window (`worked`), starting at window `first` of epoch
+    `epoch`. The documents keep their order, and are this process's alone."""
 
-    The documents keep their order, and are this process's alone. Each worker reads all of them and encodes every n-th
-    window. A DataLoader asks the workers in turn, so the windows and their order do not depend on the number of
-    workers. Bad input is yielded as a value: an exception would reach the user with the worker's traceback.
-    """
-
-    def __init__(
-        self,
-        documents: Iterable[Document],
-        tokenizers: tuple[Tokenizer, Tokenizer],
-        recipe: Recipe,
-        segments: int,
-        changes: Callable[[Document, int], Document] | None = None,
-        tag: int | None = None,
-    ) -> None:
-        self.documents = documents
-        self.tokenizers = tokenizers
-        self.recipe = recipe
-        self.segments = segments
-        self.changes = changes
-        self.tag = tag
-        self.epoch = 0
-        self.first = 0
+    documents: Iterable[Document]
+    tokenizers: tuple[Tokenizer, Tokenizer]
+    recipe: Recipe
+    segments: int
+    changes: Callable[[Document, int], Document] | None = None
+    tag: int | None = None
+    epoch: int = 0
+    first: int = 0
 
     def __iter__(self) -> Iterator[EncodedCorpus | DataError]:
-        worker = get_worker_info()
-        own, workers = (worker.id, worker.num_workers) if worker is not None else (0, 1)
-        try:
-            for number, documents in enumerate(document_windows(self.documents, self.segments)):
-                if number >= self.first and (number - self.first) % workers == own:
-                    if self.changes is not None:
-                        documents = [self.changes(document, self.epoch) for document in documents]
-                    yield replace(encode_documents(documents, *self.tokenizers), tag=self.tag)
-        except DataError as error:
-            yield error
+        return worked(islice(document_windows(self.documents, self.segments), self.first, None), self._encoded)
+
+    def _encoded(self, documents: list[Document]) -> EncodedCorpus:
+        if self.changes is not None:
+            documents = [self.changes(document, self.epoch) for document in documents]
+        return replace(encode_documents(documents, *self.tokenizers), tag=self.tag)
 
 
 @dataclass

@@ -11,7 +11,7 @@ import pytest
 
 from scaleformer.data.batching import collate, make_example
 from scaleformer.data.cutting import SOURCE, TARGET, Cutting, make_plan
-from scaleformer.data.encoded import EncodedCorpus, encode_documents, merge_encoded, open_encoded
+from scaleformer.data.encoded import EncodedCorpus, encode_documents, merge_encoded, open_encoded, write_encoded
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.formats.json_lines import parse_document
 from scaleformer.system.errors import DataError
@@ -60,7 +60,7 @@ def test_beads_round_trip_through_json_and_encoding(tokenizer: Tokenizer, tmp_pa
     for number, folder in enumerate((tmp_path / "a", tmp_path / "b", tmp_path / "whole")):
         folder.mkdir()
         if number < 2:
-            encode_documents([(DOCUMENT, plain)[number]], tokenizer, tokenizer, folder=folder)
+            write_encoded(encode_documents([(DOCUMENT, plain)[number]], tokenizer, tokenizer), folder)
     merge_encoded([tmp_path / "a", tmp_path / "b"], tmp_path / "whole")
     kept = open_encoded(tmp_path / "whole", tokenizer, tokenizer)
     for name in ("source", "target", "source_offsets", "target_offsets", "documents", "single"):

@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scaleformer.data.encoded import EncodedCorpus, Names, encode_documents, merge_encoded, open_encoded
+from scaleformer.data.encoded import (
+    EncodedCorpus,
+    Names,
+    encode_documents,
+    merge_encoded,
+    open_encoded,
+    write_encoded,
+)
 from scaleformer.data.encoding_cache import cached_encoding
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 from scaleformer.data.tokenizer import Tokenizer
@@ -101,7 +108,7 @@ def test_parts_and_processes_change_nothing(tokenizers: tuple[Tokenizer, Tokeniz
         check(cached_encoding(DOCUMENTS, "f", *tokenizers, tmp_path / str(processes), processes), tokenizers)
     whole = tmp_path / "1" / "encoded"
     assert files(tmp_path / "1") == files(tmp_path / "2")
-    encode_documents(DOCUMENTS, *tokenizers, folder=tmp_path)
+    write_encoded(encode_documents(DOCUMENTS, *tokenizers), tmp_path)
     assert all((tmp_path / name).read_bytes() == data for name, data in files(tmp_path / "1").items())
     assert [path.name.startswith(".") for path in whole.iterdir()] == [False]
 
