@@ -45,22 +45,28 @@ class HubConfig:
 
 
 @dataclass(frozen=True)
-class CorpusConfig:
+class SourceConfig:
+    """Where documents are and how they are read: what each of `data.corpora` may set for itself."""
+
+    format: Format = "synthetic"
+    path: str | None = None
+    tag: str | None = None
+    source_suffix: str = "source"
+    target_suffix: str = "target"
+    target_language: str | None = None
+    boundaries: Boundaries = "blank"
+    holdout: tuple[Share, Share] = (0.05, 0.05)
+    streaming: bool = False
+    synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
+    hub: HubConfig = field(default_factory=HubConfig)
+
+
+@dataclass(frozen=True)
+class CorpusConfig(SourceConfig):
     """One of `data.corpora`. A setting that it leaves out has the value of `DataConfig`; its share of the examples is
     `weight` divided by the sum of all weights."""
 
     weight: Annotated[float, Range(gt=0)] | None = None
-    tag: str | None = None
-    format: Format = "synthetic"
-    path: str | None = None
-    source_suffix: str = ""
-    target_suffix: str = ""
-    target_language: str | None = None
-    boundaries: Boundaries = "blank"
-    holdout: tuple[Share, Share] = (0.0, 0.0)
-    streaming: bool = False
-    synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
-    hub: HubConfig = field(default_factory=HubConfig)
 
 
 @dataclass(frozen=True)
@@ -79,23 +85,15 @@ class StageConfig:
 
 
 @dataclass(frozen=True)
-class DataConfig:
+class DataConfig(SourceConfig):
     """The group `data`: which documents are read, how they are cut into examples, and how these form batches.
 
     `conf/data/base.yaml` says what each setting means. Each bead of segments that do not match one to one counts as a
     segment.
     """
 
-    format: Format = "synthetic"
-    path: str | None = None
     corpora: dict[str, Any] | None = None
     temperature: Annotated[float, Range(gt=0)] = 1.0
-    tag: str | None = None
-    source_suffix: str = "source"
-    target_suffix: str = "target"
-    target_language: str | None = None
-    boundaries: Boundaries = "blank"
-    holdout: tuple[Share, Share] = (0.05, 0.05)
     stages: NonEmpty[dict[str, Any]] | None = None
     level: Level = "document"
     max_tokens: Annotated[int, Range(ge=3)] = 512
@@ -108,15 +106,12 @@ class DataConfig:
     mask_spans: Share = 0.0
     annotate_terms: Share = 0.0
     max_ratio: Annotated[float, Range(ge=1)] | None = None
-    streaming: bool = False
     consecutive: bool = False
     window: Positive = 50_000
     num_workers: Natural = 0
     num_proc: Positive = 1
     cache_dir: str = "data/cache"
     seed: Natural = 1
-    synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
-    hub: HubConfig = field(default_factory=HubConfig)
 
     def __post_init__(self) -> None:
         check_fields(self, "data")
@@ -153,7 +148,10 @@ class DataConfig:
                     f"data={format} or remove data.{name}"
                 )
         if self.tag is not None:
-            _tag("data.tag", self.tag)
+            try:
+                tag_name(self.tag)
+            except ValueError as error:
+                raise ValueError(f"data.tag is {error}") from None
         assert self.parts is not None  # computing them checks every corpus and stage
         assert self.staged is not None
 
@@ -277,10 +275,3 @@ def _entry(name: str, entry: Any) -> CorpusConfig:
             f"{where} is {shown(entry)}: it must be a group of settings: {where}.path, {where}.weight, ..."
         )
     return from_mapping(CorpusConfig, {str(key): value for key, value in entry.items()}, where)
-
-
-def _tag(name: str, tag: str) -> None:
-    try:
-        tag_name(tag)
-    except ValueError as error:
-        raise ValueError(f"{name} is {error}") from None

@@ -185,7 +185,9 @@ class MixedBatches:
     def rest(self, position: Position) -> Iterator[tuple[Position, Batch]]:
         """The batches of an epoch from a position on, each with the position that follows it."""
         epoch, number, done = position
-        self._go_to(epoch, number)
+        if self._stands != (epoch, number):
+            for corpus, place in zip(self._corpora, self._rounds[epoch, number][0][self._recipe.rank], strict=True):
+                corpus.go_to(place)
         while True:
             self._refill()
             places, _, drawn = self._rounds[epoch, number]
@@ -219,11 +221,6 @@ class MixedBatches:
             before = before + drawn[position[2]]
             read = [a + (b - a) * share for a, b in zip(read, after, strict=True)]
         return {c.name: (int(n), float(r)) for c, n, r in zip(self._corpora, before, read, strict=True)}
-
-    def _go_to(self, epoch: int, number: int) -> None:
-        if self._stands != (epoch, number):
-            for corpus, place in zip(self._corpora, self._rounds[epoch, number][0][self._recipe.rank], strict=True):
-                corpus.go_to(place)
 
     def _refill(self) -> None:
         for corpus in self._corpora:

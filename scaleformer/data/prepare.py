@@ -15,8 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
-from scaleformer.data.align.page import alignment_page
-from scaleformer.data.align.pipeline import Translate, align_files
+from scaleformer.data.align.pipeline import Translate, align_files, alignment_page
 from scaleformer.data.prepare_config import PrepareConfig
 from scaleformer.data.prepare_documents import filtering_of, kept_documents, name_left_out
 from scaleformer.data.prepare_report import PrepareReport

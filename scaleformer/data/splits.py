@@ -7,8 +7,7 @@ from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any
 
-from scaleformer.data.augment.annotating import Changes, annotating_for
-from scaleformer.data.augment.masking import Masking
+from scaleformer.data.augment.annotating import Changes, Masking, annotating_for
 from scaleformer.data.config import DataConfig, MissingSplit
 from scaleformer.data.corpora import DocumentStream, load_split
 from scaleformer.data.cutting import Cutting

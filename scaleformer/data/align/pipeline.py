@@ -14,6 +14,7 @@ from scaleformer.data.align.beads import Bead
 from scaleformer.data.align.files import Pair, pairs_of_folders, pairs_of_list, read_file
 from scaleformer.data.align.passes import LABELS, Segments, align_corpus
 from scaleformer.data.prepare_config import PrepareConfig
+from scaleformer.system import html
 from scaleformer.system.bars import with_bar
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document, from_parts
@@ -21,6 +22,7 @@ from scaleformer.text.documents import Document, from_parts
 # The confidence of a bead is a logistic function of its log-odds per character, relative to their median over the
 # one-to-one beads of the corpus: of those with `HALF` the median, half were right in English and Spanish manuals.
 HALF, STEEPNESS = 0.25, 5.0
+SHOWN = 2000  # beads of each list of the page
 LEAST_MEDIAN = 0.1  # nats per character; below it most beads of the corpus are wrong
 
 Translate = Callable[[Sequence[Sequence[str]]], Sequence[Sequence[str]]]
@@ -156,3 +158,21 @@ def _judged(
             for part in alone:
                 if any(part):
                     yield Match(name, " ".join(part[0]), " ".join(part[1]), sure, fate), part
+
+
+def alignment_page(matches: Sequence[Match], languages: Sequence[str]) -> str:
+    """HTML without scripts: beads by confidence, then texts without a partner, at most `SHOWN` of each."""
+    sure = sorted((m for m in matches if m.confidence is not None), key=lambda m: m.confidence or 0.0)
+    alone = [m for m in matches if m.confidence is None]
+    columns = ("confidence", "left out", "document", f"source ({languages[0]})", f"target ({languages[1]})")
+
+    def sections() -> Iterator[tuple[str, str]]:
+        for title, found in (("Beads, least confident first", sure), ("Text without a partner", alone)):
+            count = f"{len(found):,}" if len(found) <= SHOWN else f"the first {SHOWN:,} of {len(found):,}"
+            rows = [
+                (m.confidence, "" if m.fate == "kept" else m.fate, m.document, m.source, m.target)
+                for m in found[:SHOWN]
+            ]
+            yield title, html.note(count) + html.table(columns, rows) if rows else ""
+
+    return html.page("Alignment", sections())

@@ -1,4 +1,5 @@
-"""`data.annotate_terms`: annotates training sources with the translations of some of their words.
+"""Changes of training documents: `data.mask_spans` replaces code, links, version numbers and so on by placeholders,
+`data.annotate_terms` annotates sources with the translations of some of their words.
 
 A lexicon of the training text (IBM model 1, `scaleformer.data.align.lexicon`) finds the words: a source word and a
 target word that are each other's likeliest partner in their pair of segments, and likely enough. Two neighbours whose
@@ -18,12 +19,12 @@ import numpy as np
 import regex
 
 from scaleformer.data.align.lexicon import WORD_PAIRS, Lexicon, Vocabulary, learn
-from scaleformer.data.augment.masking import Masking
 from scaleformer.data.cache import made_once
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.system.errors import DataError
 from scaleformer.system.files import atomic_writer
 from scaleformer.text.documents import Document
+from scaleformer.text.spans import PATTERN, mask_pair
 from scaleformer.text.terms import annotate
 from scaleformer.text.words import unspaced
 
@@ -37,42 +38,70 @@ Partners = dict[str, dict[str, float]]  # source word, target word: the lower of
 
 
 @dataclass(frozen=True)
-class Annotating:
-    """Annotates one to three terms in a share of the one-to-one beads of each document.
-
-    The seed, the epoch, the document's name and the bead's number in it decide which beads and terms.
-    """
+class Change:
+    """A change to a share of the one-to-one beads of each document. The seed, the epoch, the document's name and the
+    bead's number in it decide which."""
 
     share: float
     seed: int
+
+    @property
+    def key(self) -> str:
+        """Part of a cache's name: besides the corpus, everything that determines the changed documents."""
+        raise NotImplementedError
+
+    def change(self, source: str, target: str, key: str) -> tuple[str, str]:
+        """A bead, changed or not; key: what decides."""
+        raise NotImplementedError
+
+    def __call__(self, document: Document, epoch: int = 0) -> Document:
+        """The document for one training epoch; for all epochs if the corpus is kept encoded."""
+        parts = [
+            [(text,) for text in self.change(*source, *target, f"{self.seed} {epoch} {number} {document.id}")]
+            if len(source) == len(target) == 1
+            else (source, target)
+            for number, (source, target) in enumerate(document.parts())
+        ]
+        ours, theirs = (tuple(text for part in parts for text in part[side]) for side in (0, 1))
+        return replace(document, source=ours, target=theirs)
+
+
+def _number(key: str) -> int:
+    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "big")
+
+
+@dataclass(frozen=True)
+class Masking(Change):
+    """Masks the spans (`mask_pair`) of beads."""
+
+    @property
+    def key(self) -> str:
+        return f"masked {self.share} {self.seed} {hashlib.sha256(PATTERN.encode()).hexdigest()}"
+
+    def change(self, source: str, target: str, key: str) -> tuple[str, str]:
+        return mask_pair(source, target) if _number(key) < self.share * 2**64 else (source, target)
+
+
+@dataclass(frozen=True)
+class Annotating(Change):
+    """Annotates one to three terms of beads."""
+
     fingerprint: str
     partners: Partners = field(repr=False, compare=False)
 
     @property
     def key(self) -> str:
-        """Part of a cache's name: besides the corpus, everything that determines the annotated documents."""
         return f"annotated {_CACHE_VERSION} {self.share} {self.seed} {self.fingerprint}"
 
-    def __call__(self, document: Document, epoch: int = 0) -> Document:
-        """The document for one training epoch; for all epochs if the corpus is kept encoded."""
-        source = list(document.source)
-        s = t = 0
-        for number, shape in enumerate(document.shapes):
-            if shape == (1, 1):
-                key = f"terms {self.seed} {epoch} {number} {document.id}"
-                digest = hashlib.blake2b(key.encode(), digest_size=8).digest()
-                rng = np.random.default_rng(int.from_bytes(digest, "big"))
-                if rng.random() < self.share:
-                    source[s] = self._annotated(source[s], document.target[t], rng)
-            s, t = s + shape[0], t + shape[1]
-        return replace(document, source=tuple(source))
-
-    def _annotated(self, source: str, target: str, rng: np.random.Generator) -> str:
+    def change(self, source: str, target: str, key: str) -> tuple[str, str]:
+        rng = np.random.default_rng(_number(f"terms {key}"))
+        if rng.random() >= self.share:
+            return source, target
         terms = find_pairs(source, target, self.partners, join=bool(rng.random() < 0.5))
         if not terms:
-            return source
+            return source, target
         chosen = rng.permutation(len(terms))[: rng.integers(1, MOST, endpoint=True)]
-        return annotate(source, [terms[n] for n in sorted(chosen)])
+        return annotate(source, [terms[n] for n in sorted(chosen)]), target
 
 
 def find_pairs(source: str, target: str, partners: Partners, join: bool = True) -> list[tuple[int, str]]:
@@ -168,9 +197,9 @@ def _likely(lexicon: Lexicon, least: float) -> dict[tuple[int, int], float]:
 
 @dataclass(frozen=True)
 class Changes:
-    """The changes to documents of a training split (`Masking`, `Annotating`), applied in order."""
+    """The changes to documents of a training split, applied in order."""
 
-    parts: tuple[Masking | Annotating, ...]
+    parts: tuple[Change, ...]
 
     @property
     def key(self) -> str:

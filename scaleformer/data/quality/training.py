@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -52,7 +52,11 @@ def corpus_warnings(
     training = splits.get("train")
     if training is None or training.streaming:
         return {}, []
-    held_out = {name: list(_sources(splits[name])) for name in ("valid", "test") if name in splits}
+    held_out = {
+        name: [spaced(" ".join(part[0])) for document in splits[name].read() for part in document.parts()]
+        for name in ("valid", "test")
+        if name in splits
+    }
     facts = training_facts(training, {source for sources in held_out.values() for source in sources})
     leaks, lines = {}, []
     for name, sources in held_out.items():
@@ -74,10 +78,6 @@ def corpus_warnings(
             if spoken and wanted and base_language(wanted) != spoken:
                 lines.append(f"{splits['test'].where}: its targets look like {spoken}, those of training are {wanted}")
     return leaks, lines
-
-
-def _sources(source: SplitSource) -> Iterator[str]:
-    return (spaced(" ".join(part[0])) for document in source.read() for part in document.parts())
 
 
 def _target_language(source: SplitSource) -> str:

@@ -17,28 +17,10 @@ import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
-from scaleformer.data.synthetic.lexicon import (
-    ADJECTIVE_ENDINGS,
-    ADJECTIVE_PLURAL,
-    ARTICLES,
-    AUXILIARIES,
-    CUES,
-    PAST,
-    PLURAL_ARTICLE,
-    PRONOUN_FORMS,
-    PRONOUNS,
-    SOURCE_PLURAL,
-    TARGET_PLURAL,
-    TOPIC_MARKERS,
-    VERB_ENDINGS,
-    Lexicon,
-    Noun,
-    Term,
-    pick,
-)
+from scaleformer.data.synthetic import lexicon as forms
+from scaleformer.data.synthetic.lexicon import Lexicon, Noun, Term, pick
 from scaleformer.system.schema import Positive, Share, check_fields, shown
 from scaleformer.text.documents import Document
 
@@ -99,16 +81,11 @@ def generate(config: SyntheticConfig, split: str, documents: int | None = None) 
         raise ValueError(f"split {split!r}: the synthetic corpus has {', '.join(SPLITS)}")
     count = getattr(config, split) if documents is None else documents
     low, high = config.segments
-    lexicon = _lexicon(config.language)
+    lexicon = Lexicon.build(config.language)
     for index in range(count):
         rng = random.Random(f"scaleformer {config.seed} {split} {low}-{high} {index}")
         length = low + int(rng.random() * (high - low + 1))
         yield _Writer(rng, lexicon, config).document(f"{split}/{index}", length)
-
-
-@lru_cache(maxsize=8)
-def _lexicon(seed: int) -> Lexicon:
-    return Lexicon.build(seed)
 
 
 class _Event(NamedTuple):
@@ -151,7 +128,7 @@ class _Writer:
         """The events in the subject and object slots of each segment: introductions, each with one later mention."""
         subjects: dict[int, _Event] = {}
         objects: dict[int, _Event] = {}
-        busy_chains = [-1] * len(TOPIC_MARKERS)  # a chain takes a new topic only after its pronoun has been used
+        busy_chains = [-1] * len(forms.TOPIC_MARKERS)  # a chain takes a new topic only after its pronoun has been used
         busy_terms: dict[Term, int] = {}
         for i in range(length):
             free_chains = [c for c, until in enumerate(busy_chains) if until < i]
@@ -184,13 +161,13 @@ class _Writer:
         plural = False
         if subject is not None and subject.since < i:
             gender = self.antecedents[subject.chain].gender
-            source_subject, target_subject = PRONOUNS[subject.chain], PRONOUN_FORMS[gender]
-            labels.append(("pronoun", i - subject.since, target_subject, _others(PRONOUN_FORMS, gender)))
+            source_subject, target_subject = forms.PRONOUNS[subject.chain], forms.PRONOUN_FORMS[gender]
+            labels.append(("pronoun", i - subject.since, target_subject, _others(forms.PRONOUN_FORMS, gender)))
         else:
             phrase = self.noun_phrase(singular=subject is not None)
             source_subject, target_subject, plural = phrase.source, phrase.target, phrase.plural
             if subject is not None:
-                source_subject = f"{TOPIC_MARKERS[subject.chain]} {source_subject}"
+                source_subject = f"{forms.TOPIC_MARKERS[subject.chain]} {source_subject}"
                 self.antecedents[subject.chain] = phrase.noun
         if object_ is None:
             phrase = self.noun_phrase()
@@ -200,7 +177,7 @@ class _Writer:
             choice = self.choices.setdefault(object_.term, int(rng.random() * 2))
             source_object, target_object = object_.term.source, object_.term.targets[choice]
             if object_.since == i:
-                source_object += f" {CUES[choice]}"
+                source_object += f" {forms.CUES[choice]}"
             else:
                 labels.append(("term", i - object_.since, target_object, _others(object_.term.targets, choice)))
         place = ("", "")
@@ -211,8 +188,8 @@ class _Writer:
         verb = pick(rng, self.lexicon.verbs)
         past = rng.random() < 0.4
         source = [adverb.source if adverb else "", source_subject, place[0], source_object]
-        source.append(verb.source + (PAST if past else ""))
-        finite = AUXILIARIES[plural] if past else verb.stem + VERB_ENDINGS[plural]
+        source.append(verb.source + (forms.PAST if past else ""))
+        finite = forms.AUXILIARIES[plural] if past else verb.stem + forms.VERB_ENDINGS[plural]
         opening = [adverb.target, finite, target_subject] if adverb else [target_subject, finite]
         target = [*opening, target_object, place[1], verb.participle if past else verb.particle]
         text = _join(target)
@@ -225,12 +202,12 @@ class _Writer:
         noun = pick(rng, self.lexicon.nouns)
         plural = not singular and rng.random() < 0.3
         adjective = pick(rng, self.lexicon.adjectives) if rng.random() < 0.35 else None
-        source = noun.source + (SOURCE_PLURAL if plural else "")
-        article = PLURAL_ARTICLE if plural else ARTICLES[noun.gender]
-        target = f"{article} {noun.target}" + (TARGET_PLURAL if plural else "")
+        source = noun.source + (forms.SOURCE_PLURAL if plural else "")
+        article = forms.PLURAL_ARTICLE if plural else forms.ARTICLES[noun.gender]
+        target = f"{article} {noun.target}" + (forms.TARGET_PLURAL if plural else "")
         if adjective:
             source = f"{adjective.source} {source}"
-            target += f" {adjective.target}{ADJECTIVE_PLURAL if plural else ADJECTIVE_ENDINGS[noun.gender]}"
+            target += f" {adjective.target}{forms.ADJECTIVE_PLURAL if plural else forms.ADJECTIVE_ENDINGS[noun.gender]}"
         return _NounPhrase(source, target, noun, plural)
 
 

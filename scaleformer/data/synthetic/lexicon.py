@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -86,6 +87,7 @@ class Lexicon:
     terms: tuple[Term, ...]
 
     @classmethod
+    @lru_cache(maxsize=8)
     def build(
         cls, seed: int = 0, nouns: int = 60, adjectives: int = 24, verbs: int = 30, adverbs: int = 12, terms: int = 24
     ) -> Lexicon:

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from scaleformer.data.align.page import alignment_page
-from scaleformer.data.align.pipeline import Match
+from scaleformer.data.align.pipeline import Match, alignment_page
 from scaleformer.data.prepare import prepare
 from scaleformer.data.prepare_report import PrepareReport
 from scaleformer.data.quality.checks import BITS, DOUBTFUL, SegmentChecks
@@ -226,7 +225,7 @@ def test_filtered_beads_are_counted(folders: Path) -> None:
 
 
 def test_the_page_shows_the_least_confident_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scaleformer.data.align.page.SHOWN", 2)
+    monkeypatch.setattr("scaleformer.data.align.pipeline.SHOWN", 2)
     matches = [Match("d", str(sure), "<b>", sure) for sure in (0.9, 0.2, 0.5)] + [
         Match("d", "alone", "", None, "unmatched")
     ]

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from scaleformer.data.augment.annotating import Annotating, Changes, find_pairs, learn_partners
-from scaleformer.data.augment.masking import Masking
+from scaleformer.data.augment.annotating import Annotating, Changes, Masking, find_pairs, learn_partners
 from scaleformer.data.config import DataConfig
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.tokenizer import TokenizerConfig
