@@ -78,20 +78,15 @@ class EpubFile(ArchiveFile):
         first = dict.fromkeys(part for part in read if kinds.get(part) in _PAGES)
         others = [part for part in kinds if kinds[part] in (*_PAGES, _CONTENTS) and part not in first]
         self.left.update(_LACKING for part in others if part not in self._names)
-        locked = self._locked(archive, name)
+        encrypted = self._find(_ENCRYPTION)  # fonts often are
+        marks = find_elements(archive, encrypted, name, "CipherReference") if encrypted in self._names else []
         for part in first:
             if part not in self._names:
                 raise DataError(f"{name}: lacks its page {shown(part)}: fetch it again")
         pages = [*first, *(part for part in others if part in self._names)]
-        if not locked.isdisjoint(pages):
+        if any(self._find(mark.get("URI", "")) in pages for mark in marks):
             raise DataError(f"{name}: is protected against copying: wanted a book without that")
         return pages
-
-    def _locked(self, archive: zipfile.ZipFile, name: str) -> set[str]:
-        """The parts that are encrypted; fonts often are."""
-        if (encryption := self._find(_ENCRYPTION)) not in self._names:
-            return set()
-        return {self._find(item.get("URI", "")) for item in find_elements(archive, encryption, name, "CipherReference")}
 
 
 def _plain(name: str) -> str:

@@ -17,7 +17,7 @@ from itertools import chain
 from scaleformer.formats.blocks import CODE, MARK, Block, BlockBuilder, Span
 from scaleformer.formats.html_elements import KEPT, PHRASING, Attributes, Event, OpenElements, Place, names, scan
 from scaleformer.formats.restoring import Change
-from scaleformer.formats.splicing import Edit, decode, encode, escape_html, make_edits, splice
+from scaleformer.formats.splicing import Edit, add_referenced, decode, encode, escape_html, make_edits, splice
 
 _HIDDEN = names("link meta script style template")  # are not seen in their sentence
 _APART = names("audio canvas datalist noscript select video")  # their text is none of their sentence
@@ -34,7 +34,6 @@ _PROSE = names(
 )
 _DESCRIPTIONS = ("description", "keywords", "og:description", "og:title", "twitter:description", "twitter:title")
 _ROOTS = ("", "html", "body", "ncx", "package")  # say of which language the file is
-_REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});?")
 # A capital in an element of its own, before the rest of its word.
 _INITIAL = re.compile(
     r"((?:<(?:b|big|em|font|i|small|span|strong)\b[^<>]{0,300}(?<!/)>){1,3})([^\w\s<>&]?\w)((?:</\w{1,6}>){1,3})(?=\w)"
@@ -119,7 +118,7 @@ class _Reader:
             if (yield from self._finish(number, start, stop)):
                 continue
             if kind == "text":
-                self._add_text(self._builder, start, stop)
+                add_referenced(self._builder, self._content, start, stop)
                 if not self._content[start:stop].isspace():
                     self._begun, self._control = True, False
                 continue
@@ -189,19 +188,6 @@ class _Reader:
         kind = next((_KINDS[name] for name in reversed(self._open.values()) if name in _KINDS), "paragraph")
         self._builder, self._begun, self._control = BlockBuilder(kind), False, False
 
-    def _add_text(self, builder: BlockBuilder, start: int, stop: int) -> None:
-        for found in _REFERENCE.finditer(self._content, start, stop):
-            builder.text(self._content[start : found.start()], start)
-            written, character = found[0], html.unescape(found[0])
-            first, start = found.span()
-            if len(character) == 1:
-                builder.character(character, first, start, written)
-            elif character == written and written[-1] != ";":
-                builder.text(written, first)
-            else:
-                builder.span(written, first, start)
-        builder.text(self._content[start:stop], start)
-
     def _add_span(self, start: int, stop: int, pair: int | None = None, opens: bool = False, shown: str = "") -> None:
         content = _Markup(self._content[start:stop])
         content.start = start
@@ -228,7 +214,7 @@ class _Reader:
         for name, (start, stop) in attributes.items():
             if name in prose:
                 quoted, builder = self._content[start] in "\"'", BlockBuilder("item")
-                self._add_text(builder, start + quoted, stop - quoted)
+                add_referenced(builder, self._content, start + quoted, stop - quoted)
                 if block := builder.build():
                     yield _Value(**vars(block), place=(start, stop))
 

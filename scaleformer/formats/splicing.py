@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
-from scaleformer.formats.blocks import Block, Span
+from scaleformer.formats.blocks import Block, BlockBuilder, Span
 from scaleformer.formats.restoring import Change
 from scaleformer.system.errors import DataError
 
@@ -20,6 +20,7 @@ CHARSETS = re.compile(r"utf-?8|(?:us-)?ascii|(?:iso|koi8|cp|windows|gb|big5|euc|
 _CHARSET = re.compile(rb"""(?:<meta[^>]+charset|<\?xml[^>]+encoding)\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
 # Characters that XML or a line must not contain: controls, line separators, surrogates.
 _UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]+")
+_REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});?")
 _DASHES = ("-", "–", "—")
 _INK = re.compile(r"(?!\\\r?\n)\S")  # what is neither white space nor a mark of a continued line
 BEGIN, END = "Zq7Begin7qZ", "Zq7End7qZ"  # around a text, of characters that no format encodes
@@ -75,6 +76,21 @@ def plain(text: str) -> str:
 def escape_html(text: str) -> str:
     """Prose as text of HTML or XML."""
     return html.escape(text, quote=False)
+
+
+def add_referenced(builder: BlockBuilder, content: str, start: int, stop: int) -> None:
+    """Add content[start:stop], which has references such as `&amp;`, to a block."""
+    for found in _REFERENCE.finditer(content, start, stop):
+        builder.text(content[start : found.start()], start)
+        written, character = found[0], html.unescape(found[0])
+        first, start = found.span()
+        if len(character) == 1:
+            builder.character(character, first, start, written)
+        elif character == written and written[-1] != ";":
+            builder.text(written, first)
+        else:
+            builder.span(written, first, start)
+    builder.text(content[start:stop], start)
 
 
 def make_edits(

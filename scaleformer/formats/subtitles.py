@@ -5,7 +5,6 @@ Source for WebVTT: the W3C Candidate Recommendation of 2019, section 4.
 
 from __future__ import annotations
 
-import html
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,7 @@ from itertools import groupby, pairwise
 
 from scaleformer.formats.blocks import Block, BlockBuilder
 from scaleformer.formats.restoring import Change
-from scaleformer.formats.splicing import decode, escape_html, make_edits, splice
+from scaleformer.formats.splicing import add_referenced, decode, escape_html, make_edits, splice
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown
 
@@ -27,7 +26,6 @@ _NUMBER = re.compile(r"\s*\d+\s*")
 _EXAMPLES = "00:00:01,000 --> 00:00:02,500", "00:01.000 --> 00:02.500"
 _BESIDE = re.compile(r"(?:WEBVTT|NOTE|STYLE|REGION)(?:\s.*)?")  # the first line of what is no cue
 _TAG = re.compile(r"<(/?)([A-Za-z]+)(?:[.\s][^<>\r\n]*)?>|<[\d:.]+>|\{\\[^{}\r\n]*\}")
-_REFERENCE = re.compile(r"&(?:#\d{1,9}|#[xX][\da-fA-F]{1,9}|[A-Za-z]+);")
 
 
 class SrtFile:
@@ -106,24 +104,18 @@ def _block(content: str, start: int, stop: int, escaped: bool) -> Block | None:
             open_tags.append(number)
         elif tag[2] is not None and open_tags and tags[open_tags[-1]][2].lower() == tag[2].lower():
             pairs[open_tags.pop()] = pairs[number] = number
+
+    def add(first: int, last: int) -> None:
+        if escaped:
+            add_referenced(builder, content, first, last)
+        else:
+            builder.text(content[first:last], first)
+
     place = start
     for number, tag in enumerate(tags):
-        _add(builder, content, place, tag.start(), escaped)
+        add(place, tag.start())
         pair = pairs.get(number)
         builder.span(tag[0], tag.start(), tag.end(), pair, pair is not None and not tag[1])
         place = tag.end()
-    _add(builder, content, place, stop, escaped)
+    add(place, stop)
     return builder.build()
-
-
-def _add(builder: BlockBuilder, content: str, start: int, stop: int, escaped: bool) -> None:
-    """Add text to a block."""
-    for found in _REFERENCE.finditer(content, start, stop) if escaped else ():
-        builder.text(content[start : found.start()], start)
-        character = html.unescape(found[0])
-        if len(character) == 1:
-            builder.character(character, found.start(), found.end(), found[0])
-        else:
-            builder.span(found[0], found.start(), found.end())
-        start = found.end()
-    builder.text(content[start:stop], start)

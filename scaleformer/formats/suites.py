@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -26,6 +26,13 @@ CONTEXTS = "examples whose right and wrong translations have different contexts"
 NO_WRONG = "examples without a wrong translation"
 NO_DOCUMENT = "examples whose document is not there"
 OTHER_TEXT = "examples whose document has another sentence there"
+_KINDS: dict[str, Callable[[Any], bool]] = {  # what a value may have to be
+    "a text": lambda value: isinstance(value, str) and value != "",
+    "a whole number, 0 or more": lambda value: str(value).isdecimal(),
+    "the previous sentence and the sentence itself": lambda value: (
+        isinstance(value, list) and [*map(type, value)] == [str, str]
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -212,31 +219,24 @@ def _list(value: Any, where: str) -> list[Any]:
     return value
 
 
-def _value(entry: Any, key: str, where: str) -> Any:
+def _value(entry: Any, key: str, where: str, wanted: str = "") -> Any:
+    """A value of an entry, of `_KINDS` if one is wanted, texts without space around them."""
     if not isinstance(entry, dict) or key not in entry:
         present = ", ".join(list(entry)[:12]) if isinstance(entry, dict) else type(entry).__name__
         raise DataError(f"{where}: no {key!r} (present: {present or '-'}): not the layout of the suite")
-    return entry[key]
-
-
-def _text(entry: Any, key: str, where: str) -> str:
-    value = _value(entry, key, where)
-    if not isinstance(value, str) or not value.strip():
-        raise DataError(f"{where}: {key!r} is {shown(value)}, wanted a text")
-    return value.strip()
-
-
-def _whole(entry: Any, key: str, where: str) -> int:
-    value = _value(entry, key, where)
-    if isinstance(value, str) and value.isdecimal():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise DataError(f"{where}: {key!r} is {shown(value)}, wanted a whole number, 0 or more")
+    value = entry[key].strip() if isinstance(entry[key], str) else entry[key]
+    if wanted and not _KINDS[wanted](value):
+        raise DataError(f"{where}: {key!r} is {shown(entry[key])}, wanted {wanted}")
     return value
 
 
-def _pair(entry: Any, key: str, where: str) -> Sequence[str]:
-    value = _value(entry, key, where)
-    if not (isinstance(value, list) and len(value) == 2 and all(isinstance(text, str) for text in value)):
-        raise DataError(f"{where}: {key!r} is {shown(value)}, wanted the previous sentence and the sentence itself")
-    return [text.strip() for text in value]
+def _text(entry: Any, key: str, where: str) -> str:
+    return str(_value(entry, key, where, "a text"))
+
+
+def _whole(entry: Any, key: str, where: str) -> int:
+    return int(_value(entry, key, where, "a whole number, 0 or more"))
+
+
+def _pair(entry: Any, key: str, where: str) -> list[str]:
+    return [text.strip() for text in _value(entry, key, where, "the previous sentence and the sentence itself")]

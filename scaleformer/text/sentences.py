@@ -116,13 +116,10 @@ def _legible(prose: str, language: str) -> str:
     """The text for sentencex, of the same length."""
     stops, endings = _corrections(language)
     prose = _CLOSING.sub("”", _OPENING.sub("“", _APOSTROPHE.sub("\u2019", prose)))
-    prose = stops.sub(",", endings.sub(_another_word, prose))
+    prose = endings.sub(lambda found: found[0][: len(found[0]) > 1] + "q" * max(1, len(found[0]) - 1), prose)
+    prose = stops.sub(",", prose)
     cased = language != "en" and regex.search(r"\p{Lu}", prose)
     return regex.sub(_BEFORE_SMALL, ",", prose) if cased else prose
-
-
-def _another_word(found: regex.Match[str]) -> str:
-    return found[0][: len(found[0]) > 1] + "q" * max(1, len(found[0]) - 1)
 
 
 def _ends_in_windows(prose: str, language: str) -> Iterator[int]:

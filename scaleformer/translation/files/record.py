@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -73,13 +72,10 @@ class Record:
 
     def write(self) -> None:
         """Write it, whole or not at all. Raises OSError."""
-        body = b"".join(self._lines())
+        lines = (json.dumps([name, asdict(one)], ensure_ascii=False) for name, one in self.files.items())
+        body = b"".join(line.encode("utf-8", "surrogatepass") + b"\n" for line in lines)
         with replaced(self.path) as temporary:
             temporary.write_bytes(_head(body) + b"\n" + body)
-
-    def _lines(self) -> Iterator[bytes]:
-        for name, one in self.files.items():
-            yield json.dumps([name, asdict(one)], ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
 
 
 def _head(body: bytes) -> bytes:
