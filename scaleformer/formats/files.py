@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from scaleformer.formats.blocks import Block, Span
-from scaleformer.formats.recognition import FORMATS, load
+from scaleformer.formats.recognition import FORMATS, STRINGS, load
 from scaleformer.formats.restoring import Change, find_changes
 from scaleformer.formats.segments import Segment, split_block
 from scaleformer.formats.splicing import plain
@@ -42,8 +42,10 @@ def read_prose(
     Raises DataError if it is not a sound file of the format.
     """
     options: dict[str, Any] = {"by_line": True} if format == "text" and grain == "none" else {}
-    options |= {"language": target} if format in ("epub", "html", "xliff") else {}
-    options |= {"written": written} if format in ("po", "xliff") else {}
+    strings = FORMATS[format].prose == STRINGS
+    options |= {"format": format} if strings else {}
+    options |= {"language": target} if strings or format in ("epub", "html", "xliff") else {}
+    options |= {"written": written} if strings or format in ("po", "xliff") else {}
     file: BlockFile = load(FORMATS[format].prose)(content, name, **options)
     grain = "paragraph" if FORMATS[format].whole or written else grain
     return file, [split_block(block, language, grain) for block in file.blocks]

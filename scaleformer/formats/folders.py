@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from scaleformer.formats.lines import Input
-from scaleformer.formats.recognition import FORMATS, by_name, recognise
+from scaleformer.formats.recognition import LANGUAGE, by_name, recognise
 
 _OWN = b'{"record": "scaleformer', b'{"checkpoint": "'  # records, and unfinished calls
 
@@ -18,8 +19,8 @@ log = logging.getLogger(__name__)
 def find_files(
     folder: Path, formats: Collection[str], others: Counter[str], without: Path | None = None
 ) -> Iterator[Path]:
-    """The files of these formats below a folder, ordered by name, without hidden ones and those below another; whether
-    a `.json` has JSON Lines shows its content.
+    """The files of these formats below a folder, ordered by name, without hidden ones and those below another; what a
+    `.json`, `.xml` or `.ts` is shows its content. JSON and YAML have to name a language, since most are settings.
 
     others counts the other files, by suffix, but for what `translate` keeps beside its output. Links to folders are not
     followed, but named in a warning.
@@ -33,9 +34,12 @@ def find_files(
             log.warning("%s: a link to a folder, which is not followed: name the folder itself as input", path)
         elif path.is_file():
             format = by_name(path.name)
-            if format is FORMATS["json"]:
+            if path.suffix.lower() in (".json", ".ts", ".xml"):
                 format = recognise(Input(str(path)).begin, path.name)
-            if format is not None and format.name in formats:
+            named = any(
+                LANGUAGE.fullmatch(part) for part in re.split(r"[./]", path.relative_to(folder).as_posix())[:-1]
+            )
+            if format is not None and format.name in formats and (named or format.name not in ("json", "yaml")):
                 yield path
             elif path.suffix not in (".record", ".part") or not Input(str(path)).begin.startswith(_OWN):
                 others[path.suffix or path.name] += 1

@@ -109,7 +109,7 @@ class PoFile:
                 singular = [form for form in empty if form.word == first]
                 plural = [form for form in empty if form.word != first]
                 read = [
-                    (source.text, targets, _blocks(source.text, formats))
+                    (source.text, targets, message_blocks(source.text, formats))
                     for source, targets in ((sources[0], singular), (sources[-1], plural))
                     if targets
                 ]
@@ -126,7 +126,7 @@ class PoFile:
             for word, field in fields.items():
                 if word.startswith("msgstr") and not obsolete:
                     formats = _formats(flags)
-                    yield _Unit(field.text, [field], _blocks(field.text, formats) or [], formats, places)
+                    yield _Unit(field.text, [field], message_blocks(field.text, formats) or [], formats, places)
 
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
         """The catalogue with translations of the changed blocks; where their confidence is known, a comment has it, and
@@ -182,7 +182,7 @@ def _paragraphs(text: str) -> list[str]:
     return [line for part in _PARAGRAPHS.split(text) if (line := one_segment(part))]
 
 
-def _blocks(text: str, formats: frozenset[str]) -> list[Block] | None:
+def message_blocks(text: str, formats: frozenset[str]) -> list[Block] | None:
     """The blocks of a message; None if it has a choice between messages inside a sentence."""
     blocks: list[Block] = []
     place = 0

@@ -82,18 +82,12 @@ def _is_table(text: str, split: Callable[[Sequence[str]], list[list[str]]]) -> b
     return len(rows) > 1 and len(counts) == 1 and min(counts) > 1 and all(row[0] for row in cells) and not spaced
 
 
-def _is_tsv(text: str) -> bool:
-    return _is_table(text, lambda rows: [row.split("\t") for row in rows])
-
-
-def _is_csv(text: str) -> bool:
-    return _is_table(text, lambda rows: list(csv.reader(rows, strict=True)))
-
-
 def _is_markdown(text: str) -> bool:
     return sum(bool(mark.search(text)) for mark in _MARKDOWN) > 1
 
 
+_TSV = partial(_is_table, split=lambda rows: [row.split("\t") for row in rows])
+_CSV = partial(_is_table, split=lambda rows: list(csv.reader(rows, strict=True)))
 _ZIP = (b"PK\x03\x04",)
 _ODF = b"application/vnd.oasis.opendocument"
 _ROOT = r"(?i)(?:<[?!][^<]*)*<(?:\w+:)?"  # XML up to the name of the outermost element
@@ -110,6 +104,7 @@ _SAVE = "save it as docx, as with `soffice --convert-to docx`"
 _FFMPEG = "`ffmpeg -i FILE FILE.srt` makes SRT of them"
 _XCODE = "Xcode exports XLIFF of them"
 _XLIFF = (".xliff", ".xlf", ".sdlxliff", ".mqxliff")
+STRINGS = "strings.StringsFile"
 _messages = partial(Format, whole=True)  # each text is a segment
 TEXT = Format("text", "text, one segment per line", (".txt", ".text"), prose="text.TextFile")
 FORMATS = {
@@ -117,12 +112,18 @@ FORMATS = {
     for format in (
         TEXT,
         Format("jsonl", "JSON Lines", (".jsonl", ".ndjson"), begins=_RECORD),
-        Format("json", "a single JSON value (`jq -c` makes JSON Lines of it, `json2po` PO)", (".json",), begins=_JSON),
+        _messages("json", "a single JSON value (`jq -c` makes JSON Lines)", (".json",), begins=_JSON, prose=STRINGS),
+        _messages("arb", "ARB", (".arb",), prose=STRINGS),
+        _messages("yaml", "YAML of texts by key", (".yaml", ".yml"), prose=STRINGS),
+        _messages("properties", "Java properties", (".properties",), prose=STRINGS),
+        _messages("strings", "strings of Apple", (".strings",), prose=STRINGS),
+        _messages("android", "strings of Android", begins=rf"{_ROOT}resources\b", prose=STRINGS),
+        _messages("qt", "a Qt translation", begins=rf"{_ROOT}TS\b", prose=STRINGS),
         _messages("po", "a gettext catalogue (PO)", (".po", ".pot"), begins=_MESSAGE, prose="po.PoFile", rows="po"),
         Format("tmx", "a translation memory (TMX)", (".tmx",), begins=rf"{_ROOT}tmx\b", rows="tmx", languages=True),
         _messages("xliff", "XLIFF", _XLIFF, begins=rf"{_ROOT}xliff\b", prose="xliff.XliffFile", rows="xliff"),
-        Format("tsv", "tab-separated values (TSV)", (".tsv", ".tab"), looks=_is_tsv, rows="tables", columns=True),
-        Format("csv", "comma-separated values (CSV)", (".csv",), looks=_is_csv, rows="tables", columns=True),
+        Format("tsv", "tab-separated values (TSV)", (".tsv", ".tab"), looks=_TSV, rows="tables", columns=True),
+        Format("csv", "comma-separated values (CSV)", (".csv",), looks=_CSV, rows="tables", columns=True),
         Format("parquet", "a Parquet table", (".parquet",), (b"PAR1",), rows="tables", columns=True),
         Format("markdown", "Markdown", (".md", ".markdown", ".mdx"), looks=_is_markdown, prose="markdown.MarkdownFile"),
         Format("notebook", "a Jupyter notebook", (".ipynb",), prose="markdown.NotebookFile"),
@@ -132,14 +133,11 @@ FORMATS = {
         _messages("srt", "subtitles (SRT)", (".srt",), begins=_CUE, prose="subtitles.SrtFile"),
         _messages("vtt", "subtitles (WebVTT)", (".vtt",), begins="WEBVTT", prose="subtitles.VttFile"),
         # known, so that messages can say what to do with them
-        Format("qt", "a Qt translation (`lconvert FILE.ts -o FILE.xlf` makes XLIFF of it)", begins=rf"{_ROOT}TS\b"),
         Format("ttml", "subtitles (TTML; save them as SRT or WebVTT)", (".ttml", ".dfxp"), begins=rf"{_ROOT}tt\b"),
         Format("resx", "a .NET resource file (`resx2po` makes PO of it)", (".resx",)),
         Format("xml", f"XML ({_PO4A.format('xml')})", (".xml", ".sgm", ".sgml"), begins=_XML),
-        Format("properties", "Java properties (`prop2po` makes PO of them)", (".properties",)),
-        Format("strings", f"strings of Apple ({_XCODE})", (".strings", ".stringsdict", ".xcstrings")),
+        Format("catalog", f"a catalogue of Apple ({_XCODE})", (".stringsdict", ".xcstrings")),
         Format("php", "PHP (`php2po` makes PO of its arrays)", (".php",)),
-        Format("yaml", f"YAML ({_PO4A.format('yaml')})", (".yaml", ".yml")),
         Format("rst", "reStructuredText (`sphinx-build -b gettext` makes PO of it)", (".rst",)),
         Format("asciidoc", f"AsciiDoc ({_PO4A.format('asciidoc')})", (".adoc", ".asciidoc")),
         Format("latex", f"LaTeX ({_PO4A.format('latex')})", (".tex",)),
@@ -180,7 +178,7 @@ def recognise(begin: bytes, name: str) -> Format:
     of an unknown format, which is not read.
     """
     found, named = by_content(begin), by_name(name)
-    if found and named and found.name in ("jsonl", "json") and named.name in ("json", "notebook"):
+    if found and named and found.name in ("jsonl", "json") and named.name in ("arb", "json", "notebook", "catalog"):
         return found if named.name == "json" and b'"source"' in begin else named
     if found is None or (named and found.name in _GENERAL and (not named.is_read or named.magic == found.magic != ())):
         found = named

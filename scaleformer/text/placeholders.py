@@ -39,6 +39,7 @@ _FLAGS = {
     "ruby": rf"%[-+ #0]*(?:\{{[^{{}}]*\}}|<[^<>]*>)|{DIRECTIVE.pattern}",
     "sh": r"\$\{\w+\}|\$\w+",
     **dict.fromkeys(("lisp", "scheme"), r"~[\d,:@]*[A-Za-z%~&]"),
+    "xml": r"<|&\w*;?",
     "icu": rf"{ICU}|\{{[^{{}}]*\}}|[{{}}]",
 }
 _STYLES = [re.compile(pattern) for pattern in STYLES.values()]

@@ -238,7 +238,13 @@ def test_plain_text_keeps_all_but_its_prose(translate_files, tmp_path, several):
     ("name", "content", "message"),
     [
         ("a.pptx", b"PK\x03\x04ppt/", "a PowerPoint file (`tikal -x` makes XLIFF of it) cannot be translated"),
-        ("a.properties", b"a = b\n", "Java properties (`prop2po` makes PO of them) cannot be translated"),
+        ("a.resx", b"a = b\n", "a .NET resource file (`resx2po` makes PO of it) cannot be translated"),
+        (
+            "a.json",
+            b'{"a": 3}',
+            "a.json: cannot be read as a single JSON value (`jq -c` makes JSON Lines): a is 3, not",
+        ),
+        ("a.pdf", b"%PDF-1.5", "a PDF (`pdftotext` makes text of it) cannot be translated"),
         ("a.tmx", b"<tmx/>", "a translation memory (TMX) cannot be translated: `scaleformer prepare format=tmx`"),
         ("a.xyz", b"a = b\n", "a file of unknown format (.xyz) cannot be translated: if each line is text, name it"),
     ],
@@ -250,5 +256,5 @@ def test_what_is_not_read_is_refused_alike(identity, translate_files, tmp_path, 
     assert translate_files(f"input=[{tmp_path / name},{tmp_path}/a.md]", f"output={tmp_path / 'out'}")[0] == 1
     assert message in caplog.text
     assert files(tmp_path / "out") == {"a.md": b"# The cat"}
-    if name.endswith(("xyz", "properties")):
+    if name.endswith(("xyz", "resx")):
         assert translate_files(f"input={tmp_path / name}", f"output={tmp_path / 'b'}", "format=text")[0] == 0

@@ -12,14 +12,14 @@ from scaleformer.formats.blocks import Block
 from scaleformer.formats.files import read_prose
 from scaleformer.formats.folders import find_files, report_others
 from scaleformer.formats.lines import Input, read_content, read_lines
-from scaleformer.formats.recognition import FORMATS, recognise, refusal
+from scaleformer.formats.recognition import FORMATS, STRINGS, recognise, refusal
 from scaleformer.formats.segments import Segment
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown
 
 log = logging.getLogger(__name__)
 
-NAMES = tuple(name for name, format in FORMATS.items() if format.prose and not format.rows)
+NAMES = tuple(name for name, format in FORMATS.items() if format.prose not in ("", STRINGS) and not format.rows)
 ENDINGS = tuple(ending for name in NAMES for ending in FORMATS[name].endings)
 Pair = tuple[str, Path, Path]  # name of the document, file of the source, file of the target
 
