@@ -16,7 +16,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from scaleformer.checkpoints.public_vocabularies import Vocabularies, m2m100, marian, nllb
+from scaleformer.checkpoints.marian_npz import is_native
+from scaleformer.checkpoints.marian_npz import read as read_native
+from scaleformer.checkpoints.public_vocabularies import Vocabularies, m2m100, marian, native_marian, nllb
 from scaleformer.vocabulary import SEP
 
 CONFIG, INDEX = "config.json", ".index.json"
@@ -54,24 +56,32 @@ class Public(NamedTuple):
 
 def is_public(folder: Path) -> bool:
     """Whether a folder has this layout."""
-    return (folder / CONFIG).is_file() and not (folder / "config.yaml").is_file()
+    return ((folder / CONFIG).is_file() or is_native(folder)) and not (folder / "config.yaml").is_file()
 
 
 def read(folder: Path, dtype: torch.dtype = torch.float32) -> Public:
     """A model with our names and order of tokens, its weights in `dtype`: those that have it are mapped from the
     files, without a copy. Raises ValueError in one line for a folder that cannot be read."""
-    config = read_json(folder / CONFIG)
+    native = is_native(folder)
+    config = {"model_type": "marian"} if native else read_json(folder / CONFIG)
     kind = config.get("model_type")
     if config.get("auto_map"):
         raise ValueError(f"{folder}: the model brings code of its own (auto_map), which scaleformer never runs; {READ}")
     if kind not in ("marian", "m2m_100"):
         raise ValueError(f"{folder}: its architecture is {kind or 'not named in config.json'}: {READ}")
     try:
+        if native:
+            config, found, given, files = read_native(folder)
+        else:
+            found, files = _weights(folder)
+            files = [folder / CONFIG, *files]
         settings = _settings(config)
-        read_vocabularies = marian if kind == "marian" else m2m100 if (folder / "vocab.json").is_file() else nllb
-        found, files = _weights(folder)
-        rows = {side: len(found[name]) for side, name in zip(("source", "target"), _embeddings(config), strict=True)}
-        vocabularies = read_vocabularies(folder, config, rows["source"], rows["target"])
+        sizes = [len(found[name]) for name in _embeddings(config)]
+        if native:
+            vocabularies = native_marian(folder, settings["shared_vocabulary"], given, *sizes)
+        else:
+            read_vocabularies = marian if kind == "marian" else m2m100 if (folder / "vocab.json").is_file() else nllb
+            vocabularies = read_vocabularies(folder, config, *sizes)
         package = {
             "model": {
                 **settings,
@@ -93,7 +103,7 @@ def read(folder: Path, dtype: torch.dtype = torch.float32) -> Public:
         raise ValueError(f"{folder}: cannot read {error.filename}: {error.strerror}") from error
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from error
-    return Public(package, _renamed(found, config, vocabularies, dtype), [folder / CONFIG, *vocabularies.files, *files])
+    return Public(package, _renamed(found, config, vocabularies, dtype), [*vocabularies.files, *files])
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import sentencepiece as spm
 
+from scaleformer.checkpoints.marian_npz import numbers_of
 from scaleformer.data.tokenizer_import import Ids, Vocabulary, as_ours, renumbered
 
 SPM = "sentencepiece.bpe.model"
@@ -41,17 +42,35 @@ def marian(folder: Path, config: Mapping[str, Any], source_rows: int, target_row
         raise ValueError(
             "share_encoder_decoder_embeddings of config.json does not fit its vocabularies: target_vocab.json"
         )
-    files = [folder / name for name in ("source.spm", "target.spm", "vocab.json")]
+    files = [folder / name for name in ("source.spm", "target.spm", "vocab.json", "target_vocab.json")]
+    files = [file for file in files if file.name != "target_vocab.json" or file.is_file()]
+    sides = [
+        _named(_numbered(file), n, file.name) for file, n in zip(files[2:], (source_rows, target_rows), strict=False)
+    ]
+    return _two_models(sides, config["decoder_start_token_id"], files)
+
+
+def native_marian(
+    folder: Path, shared: bool, given: Sequence[Path], source_rows: int, target_rows: int
+) -> Vocabularies:
+    """As `marian`, of the vocabularies `given`: YAML beside source.spm and target.spm, or such models themselves."""
+    texts = [
+        file if file.suffix == ".spm" else folder / f"{side}.spm"
+        for side, file in zip(("source", "target"), given, strict=True)
+    ]
+    rows = zip(given[:1] if shared else given, (source_rows, target_rows), strict=False)
+    sides = [_named(numbers_of(file), n, file.name) for file, n in rows]
+    return _two_models(sides, None, texts)
+
+
+def _two_models(sides: Sequence[list[str]], start: int | None, files: list[Path]) -> Vocabularies:
+    """Of the pieces of both sides, or of all. start: what the decoder begins with, None = the last piece; files: the
+    two sentencepiece models first."""
     models = [_read(file) for file in files[:2]]
-    numbers = _numbered(files[2])
-    sides = [_named(numbers, source_rows, "vocab.json")]
-    if (folder / "target_vocab.json").is_file():
-        files.append(folder / "target_vocab.json")
-        sides.append(_named(_numbered(files[3]), target_rows, "target_vocab.json"))
     made: list[Vocabulary] = []
     for pieces in sides:
         tags = {piece: f"<{found[1]}>" for piece in pieces if (found := _TARGET_TAG.fullmatch(piece))}
-        ids = _ids(pieces, config["decoder_start_token_id"])
+        ids = _ids(pieces, len(pieces) - 1 if start is None else start)
         theirs = [tags.get(piece, piece) for piece in pieces]
         own = models if len(sides) == 1 else [models[len(made)]]
         made.append(renumbered(theirs, ids, frozenset(tags.values()), own))
