@@ -18,7 +18,6 @@ from scaleformer.decoding.config import choose_decoding
 from scaleformer.evaluation.context.boundaries import (
     LEAST,
     BoundaryLoss,
-    BoundaryTranslation,
     JoinedLoss,
     Missing,
     boundary_losses,
@@ -108,7 +107,10 @@ def main(options: Options, given: Sequence[str]) -> None:
     else:
         print_table(_table(losses, len(documents)))
     if found:
-        print(_in_words(found))
+        print(
+            f"d-BLEU {found.whole.score:.2f}, with merged source segments {found.source.score:.2f} ({found.more} "
+            f"translations with more segments than these, {found.fewer} with fewer)\n{found.whole.signature}"
+        )
     print(f"{payload['left_out']} documents with fewer than {LEAST} segments left out\nwritten to {path}")
 
 
@@ -119,10 +121,3 @@ def _table(losses: Sequence[BoundaryLoss], documents: int) -> Table:
         values = (f"{value:.3f}" for value in (loss.whole, loss.source, loss.target))
         table.add_row(loss.distance, f"{loss.tokens:,}", *values)
     return table
-
-
-def _in_words(found: BoundaryTranslation) -> str:
-    return (
-        f"d-BLEU {found.whole.score:.2f}, with merged source segments {found.source.score:.2f} "
-        f"({found.more} translations with more segments than these, {found.fewer} with fewer)\n{found.whole.signature}"
-    )

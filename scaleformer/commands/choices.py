@@ -13,8 +13,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.text import Text
-
 from scaleformer.checkpoints.run_config import trained_mode
 from scaleformer.decoding.config import MaxTokens, Mode, choose_decoding
 from scaleformer.evaluation.alignment import RULE
@@ -38,7 +36,7 @@ from scaleformer.system.display import counted
 from scaleformer.system.files import atomic_writer, check_folder
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import Natural, NonEmpty, Positive, listed
-from scaleformer.system.tables import plain_table, print_table
+from scaleformer.system.tables import print_rows, print_table
 from scaleformer.translation.translator import Translator
 
 
@@ -162,21 +160,10 @@ def _report(choices: Sequence[Choice], systems: Mapping[str, System], about: Map
     with atomic_writer(path.with_suffix(".jsonl")) as file:
         for name, uses in flat.items():
             file.writelines(json.dumps({"system": name, **u.to_dict()}, ensure_ascii=False) + "\n" for u in uses)
-    _print_rows(f"{counted(documents, 'document')}, other segments at most {reach} before", scores)
-    _print_rows(None, classes)
+    print_rows(f"{counted(documents, 'document')}, other segments at most {reach} before", scores)
+    print_rows(None, classes)
     for choice, found in comparisons.items():
         print_table(comparison_table(found, f"{choice}: {found.lines:,} documents, against {first}"))
     if left_out:
         print(f"left out: {counted(left_out, 'document')} whose source and reference differ in segment count")
     print(f"written to {path}")
-
-
-def _print_rows(title: str | None, rows: Sequence[Mapping[str, Any]], names: int = 3) -> None:
-    """A table of rows with the same keys, of which the first three are names; shares in percent."""
-    keys = [key for key in rows[0] if key != "interval"]
-    table = plain_table(title, keys[:names], [key.replace("_", " ") for key in keys[names:]])
-    for row in rows:
-        values = [row[key] for key in keys[names:]]
-        cells = ["" if v is None else f"{v:.1%}" if isinstance(v, float) else f"{v:,}" for v in values]
-        table.add_row(*(Text(str(row[key])) for key in keys[:names]), *cells)
-    print_table(table)

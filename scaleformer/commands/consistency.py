@@ -15,7 +15,7 @@ from scaleformer.evaluation.saved_translations import origin, read_translations,
 from scaleformer.system.display import counted
 from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
-from scaleformer.system.tables import plain_table, print_table
+from scaleformer.system.tables import print_rows
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,5 @@ def main(options: Options, given: Sequence[str]) -> None:
         "alignment": RULE,
     }
     write_result(path, {**payload, "terms": options.terms, "scores": [asdict(score) for score in scores]})
-    numbers = ("repeated words", "mentions", "as reference", "consistent")
-    table = plain_table(counted(len(documents), "document"), ("kind",), numbers)
-    for s in scores:
-        table.add_row(s.kind, f"{s.words:,}", f"{s.mentions:,}", f"{s.as_reference:.1%}", f"{s.consistent:.1%}")
-    print_table(table)
+    print_rows(counted(len(documents), "document"), [asdict(score) for score in scores], 1)
     print(f"written to {path}")

@@ -11,22 +11,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
-
 from scaleformer.checkpoints.run_config import trained_mode
 from scaleformer.data.config import DataConfig
 from scaleformer.data.sources import SPLITS
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 from scaleformer.decoding.config import DecodingConfig, Mode, choose_decoding
-from scaleformer.evaluation.context.contrastive import ContextDocument, ContextReport, context_report
+from scaleformer.evaluation.context.contrastive import ContextDocument, context_report
 from scaleformer.evaluation.context.examples import contrastive_documents, labelled_documents, read_contrastive
 from scaleformer.evaluation.translation_run import provenance_of, results_folder
 from scaleformer.system.bars import translation_bars
 from scaleformer.system.files import atomic_writer, check_folder
 from scaleformer.system.provenance import write_result
 from scaleformer.system.schema import Natural, Positive, from_mapping
-from scaleformer.system.tables import plain_table, print_table
+from scaleformer.system.tables import print_rows
 from scaleformer.translation.translator import Translator
 
 
@@ -66,7 +63,10 @@ def main(options: Options, given: Sequence[str]) -> None:
             decoding=decoding,
             progress=bar,
         )
-    name = f"context-{options.split if options.input is None else _stem(Path(options.input))}"
+    name = f"context-{options.split}"
+    if options.input is not None:
+        stem = Path(options.input).name.split(".")[0]
+        name = f"context-{f'{Path(options.input).resolve().parent.name}-' if stem in SPLITS else ''}{stem}"
     name += "" if options.context is None else f"-context{options.context}"
     name += "" if mode == trained_mode(translator.config) else f"-{mode}"
     folder = Path(str(options.output or results_folder(translator.path)))
@@ -77,14 +77,9 @@ def main(options: Options, given: Sequence[str]) -> None:
     path = write_result(folder / f"{name}.json", payload)
     with atomic_writer(folder / f"{name}.jsonl") as file:
         file.writelines(json.dumps(asdict(outcome), ensure_ascii=False) + "\n" for outcome in report.outcomes)
-    print_table(_table(report, len(documents)))
+    seen = "all segments before" if report.context is None else f"{report.context} segments before"
+    print_rows(f"{len(documents)} documents, with {seen}", [asdict(score) for score in report.scores], 2)
     print(f"written to {path}")
-
-
-def _stem(path: Path) -> str:
-    """The name of a file of examples in the names of results, with its folder if it would equal a split's."""
-    stem = path.name.split(".")[0]
-    return f"{path.resolve().parent.name}-{stem}" if stem in SPLITS else stem
 
 
 def _documents(
@@ -110,14 +105,3 @@ def _documents(
     synthetic = from_mapping(SyntheticConfig, {**asdict(data.synthetic), **changed}, "")
     documents = labelled_documents(generate(synthetic, options.split, options.documents))
     return documents, {"where": "synthetic", "split": options.split, "synthetic": asdict(synthetic)}
-
-
-def _table(report: ContextReport, documents: int) -> Table:
-    seen = "all segments before" if report.context is None else f"{report.context} segments before"
-    numbers = ("count", "chance", "contrastive", "generative", "wrong", "unclear")
-    table = plain_table(f"{documents} documents, with {seen}", ("kind", "distance"), numbers)
-    for score in report.scores:
-        shares = (score.chance, score.contrastive, score.generative, score.wrong, score.unclear)
-        cells = ["" if share is None else f"{share:.1%}" for share in shares]
-        table.add_row(Text(score.kind), score.distance, str(score.count), *cells)
-    return table

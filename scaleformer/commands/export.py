@@ -61,15 +61,11 @@ def main(options: Options, given: Sequence[str]) -> None:
     if options.push is not None:
         results = results_folder(loaded.path) if options.attention is None else None  # else they do not apply
         card = model_card(loaded, options.push, options.license, results)
-        _tell(loaded, _push(loaded, options.push, card, options.private), options.push)
-
-
-def _push(loaded: LoadedModel, name: str, card: str, private: bool) -> str:
-    public = replace(loaded, config=without_folders(loaded.config), parent=without_folders(loaded.parent))
-    with TemporaryDirectory() as folder:
-        export_model(public, Path(folder) / "model")
-        (Path(folder) / "model" / CARD).write_text(card, encoding="utf-8")
-        return push_model(Path(folder) / "model", name, private)
+        public = replace(loaded, config=without_folders(loaded.config), parent=without_folders(loaded.parent))
+        with TemporaryDirectory() as folder:
+            export_model(public, Path(folder) / "model")
+            (Path(folder) / "model" / CARD).write_text(card, encoding="utf-8")
+            _tell(loaded, push_model(Path(folder) / "model", options.push, options.private), options.push)
 
 
 def _tell(loaded: LoadedModel, place: str, checkpoint: str) -> None:

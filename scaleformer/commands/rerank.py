@@ -16,10 +16,10 @@ from typing import Any
 
 from scaleformer.commands.score import read_records
 from scaleformer.evaluation.metrics import choose_metrics
-from scaleformer.evaluation.minimum_risk import Metric, best_segments, choose, document_utilities
+from scaleformer.evaluation.minimum_risk import Metric, best_segments, expected_utilities
 from scaleformer.system.errors import DataError
 from scaleformer.system.files import check_file
-from scaleformer.text.documents import Level
+from scaleformer.text.documents import Level, one_line
 from scaleformer.translation.files.lines import translation_writer
 
 
@@ -36,7 +36,8 @@ class Options:
 
 def main(options: Options, given: Sequence[str]) -> None:
     check_file("output", options.output)
-    metric = choose(options.metric, choose_metrics({}, options.metrics, given))
+    metrics = choose_metrics({}, options.metrics, given)
+    metric = metrics.chrf() if options.metric == "chrf" else metrics.bleu(effective_order=True)  # of single sentences
     records, _ = read_records(options.input, "n_best")
     moved = 0
     with translation_writer(options.output) as file:
@@ -52,7 +53,7 @@ def main(options: Options, given: Sequence[str]) -> None:
                     raise DataError(f"{options.input}: document {record['id']}: {error}") from None
                 found: dict[str, Any] = {"hypothesis": chosen, "utilities": utilities}
             else:
-                scored = zip(lists, document_utilities(lists, metric), strict=True)
+                scored = zip(lists, expected_utilities(list(map(one_line, lists)), metric), strict=True)
                 ranked = sorted(scored, key=lambda entry: -entry[1])
                 found = {"hypothesis": ranked[0][0], "utility": ranked[0][1]}
                 found["n_best"] = [{"segments": segments, "score": utility} for segments, utility in ranked]

@@ -27,7 +27,7 @@ from scaleformer.system.errors import DataError
 from scaleformer.system.files import check_file
 from scaleformer.system.schema import Positive, fits
 from scaleformer.translation.files.lines import translation_writer
-from scaleformer.translation.log_probabilities import DocumentScore, perplexity, rescore, score_documents
+from scaleformer.translation.log_probabilities import DocumentScore, perplexity, rescore
 from scaleformer.translation.translations import DocumentHypothesis
 from scaleformer.translation.translator import Translator
 
@@ -69,40 +69,26 @@ def main(options: Options, given: Sequence[str]) -> None:
     alpha = translator.decoding.length_penalty if options.length_penalty is None else options.length_penalty
     sources = [record["source"] for record in records]
     with translation_writer(options.output) as file, translation_bar("scoring") as progress:
-        if field == "n_best":
-            lists = [[_hypothesis(entry) for entry in record["n_best"]] for record in records]
-            ranked = rescore(
-                translator, sources, lists, length_penalty=alpha, old_weight=options.old_weight,
-                batch_tokens=options.batch_tokens, progress=progress,
-            )  # fmt: skip
-            best = [hypotheses[0].own for hypotheses in ranked]
-            outputs = [
-                {"hypothesis": hypotheses[0].segments, "score": hypotheses[0].score, **_numbers(hypotheses[0].own)}
-                | {
-                    "n_best": [
-                        {"segments": h.segments, "score": h.score, "old_score": h.old_score, **_numbers(h.own)}
-                        for h in hypotheses
-                    ]
-                }
-                for hypotheses in ranked
-            ]
-            moved = sum(
-                h[0].segments != tuple(r["n_best"][0]["segments"]) for h, r in zip(ranked, records, strict=True)
-            )
-            summary = f"the best hypothesis changed in {moved} of {len(records)} documents; "
-        else:
-            best = score_documents(
-                translator, sources, [r[field] for r in records], batch_tokens=options.batch_tokens, progress=progress
-            )
-            outputs = [
-                {field: record[field], "score": score.normalized(alpha), **_numbers(score)}
-                for record, score in zip(records, best, strict=True)
-            ]
-            summary = ""
-        for record, output in zip(records, outputs, strict=True):
-            file.write(
-                json.dumps({"id": record["id"], "source": record["source"], **output}, ensure_ascii=False) + "\n"
-            )
+        listed = field == "n_best"
+        entries = [record["n_best"] if listed else [{"segments": record[field]}] for record in records]
+        lists = [[_hypothesis(entry) for entry in some] for some in entries]
+        ranked = rescore(
+            translator, sources, lists, length_penalty=alpha, old_weight=options.old_weight,
+            batch_tokens=options.batch_tokens, progress=progress,
+        )  # fmt: skip
+        for record, hypotheses in zip(records, ranked, strict=True):
+            first, *_ = hypotheses
+            output = {"id": record["id"], "source": record["source"], "hypothesis" if listed else field: first.segments}
+            output |= {"score": first.score, **_numbers(first.own)}
+            if listed:
+                output["n_best"] = [
+                    {"segments": h.segments, "score": h.score, "old_score": h.old_score, **_numbers(h.own)}
+                    for h in hypotheses
+                ]
+            file.write(json.dumps(output, ensure_ascii=False) + "\n")
+    best = [hypotheses[0].own for hypotheses in ranked]
+    moved = sum(found[0].segments != given[0].segments for found, given in zip(ranked, lists, strict=True))
+    summary = f"the best hypothesis changed in {moved} of {len(records)} documents; " if listed else ""
     tokens = sum(score.tokens for score in best)
     print(
         f"{summary}{counted(len(records), 'translation')} ({field}), {tokens:,} tokens: log-probability "
@@ -134,6 +120,10 @@ def _score_plain(options: Options, given: Sequence[str]) -> None:
     )
 
 
+def _hypothesis(entry: Mapping[str, Any]) -> DocumentHypothesis:
+    return DocumentHypothesis(tuple(entry["segments"]), 0.0, entry.get("score", 0.0), True)  # only its score counts
+
+
 def _numbers(score: DocumentScore) -> dict[str, Any]:
     return {
         "log_probability": score.log_probability,
@@ -141,10 +131,6 @@ def _numbers(score: DocumentScore) -> dict[str, Any]:
         "end": score.end,
         "segment_scores": [{"log_probability": s.log_probability, "tokens": s.tokens} for s in score.segments],
     }
-
-
-def _hypothesis(entry: Mapping[str, Any]) -> DocumentHypothesis:
-    return DocumentHypothesis(tuple(entry["segments"]), 0.0, entry.get("score", 0.0), True)  # only its score counts
 
 
 def read_records(name: str, field: str) -> tuple[list[dict[str, Any]], str]:

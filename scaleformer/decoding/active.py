@@ -66,7 +66,3 @@ class Active:
 
     def drop(self, keep: Tensor) -> None:
         self.places, self.done, self.wasted = self.places[keep], self.done[keep], 0
-
-    def all_rows(self, keep: Tensor) -> Tensor:
-        """The rows (A'*K,) of the kept documents."""
-        return (keep[:, None] * self.rows + torch.arange(self.rows, device=keep.device)).flatten()

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import takewhile
 from typing import Any, NamedTuple, Protocol
 
@@ -173,7 +172,7 @@ def decode_drafts(
                 counts.tokens += len(tokens)
                 counts.kept += sum(len(text) for text in kept if text is not None)
         for batch in _batches([row for row in rows if places[row.document] not in found], present, config):
-            ask = None if watch is None else partial(_wanted, watch, places)
+            ask = None if watch is None else lambda n, places=places: watch(places[n], [])
             _decode_again(model, cross, read, present, batch, config, turn, counts, progress, ask)
         for document in present:
             document.join()
@@ -184,11 +183,6 @@ def decode_drafts(
             cross = [state.reorder(index) for state in cross]
         places = [places[n] for n in keep]
     return [found[place] for place in range(len(documents))]
-
-
-def _wanted(watch: Watch, places: Sequence[int], n: int) -> bool:
-    """Whether the n-th document in work is still wanted."""
-    return watch(places[n], [])
 
 
 def _check_rules(texts: Sequence[tuple[DraftedDocument, int]], config: DecodingConfig, device: torch.device) -> None:

@@ -18,7 +18,9 @@ class Draws:
     block = 256  # steps drawn at once: a separate draw for each row and step would take longer than the step
 
     def __init__(self, seed: int, keys: Sequence[str], rows: int, device: torch.device) -> None:
-        self.generators = [torch.Generator().manual_seed(_hash(seed, key, row)) for key in keys for row in range(rows)]
+        parts = [repr((seed, key, row)).encode("utf-8", "surrogatepass") for key in keys for row in range(rows)]
+        hashes = [int.from_bytes(hashlib.sha256(part).digest()[:8], "little") for part in parts]
+        self.generators = [torch.Generator().manual_seed(number) for number in hashes]
         self.rows, self.device = rows, device
 
     def take(self, step: int, documents: Tensor) -> Tensor:
@@ -44,7 +46,3 @@ def sample(logits: Tensor, config: DecodingConfig, draws: Tensor) -> Tensor:
     # in vocabulary order, in double precision, scaled to the sum so that no draw lies beyond the last token
     mass = logits.softmax(1, dtype=torch.double).cumsum(1)
     return torch.searchsorted(mass, (draws * mass[:, -1])[:, None], right=True)[:, 0]
-
-
-def _hash(*parts: object) -> int:
-    return int.from_bytes(hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).digest()[:8], "little")

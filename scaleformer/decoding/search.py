@@ -160,7 +160,7 @@ class Search:
                 self.result[:, active.places.cpu()] = torch.cat([self.held, rows.cut.view(1, -1, K)]).cpu()
                 if len(keep) == 0:
                     break
-                kept = active.all_rows(keep)
+                kept = (keep[:, None] * K + torch.arange(K, device=keep.device)).flatten()  # (A'*K,)
                 self._reorder(kept, keep)
                 self.held = self.held[:, keep]
                 active.drop(keep)

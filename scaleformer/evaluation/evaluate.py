@@ -9,7 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
 from rich.text import Text
 
 from scaleformer.checkpoints.run_config import test_split
@@ -23,9 +22,9 @@ from scaleformer.evaluation.saved_translations import translated
 from scaleformer.evaluation.scores import BleuReport, MetricScore, bleu_report
 from scaleformer.evaluation.suspicions import LOW, suspicions
 from scaleformer.evaluation.translation_run import Evaluation, write_evaluation
-from scaleformer.system.display import counted
+from scaleformer.system.display import counted, ranged
 from scaleformer.system.files import atomic_writer, check_folder
-from scaleformer.system.tables import print_table
+from scaleformer.system.tables import plain_table, print_table
 from scaleformer.text.documents import Document
 from scaleformer.translation.request import Request
 from scaleformer.translation.resumable import resumable_translations
@@ -103,10 +102,7 @@ def evaluate_translator(
 def print_report(report: BleuReport, title: str, leaks: Mapping[str, Any] | None = None) -> None:
     """Print the table of scores (with those of `seen_and_unseen`), the signatures below it, and notes on the
     documents."""
-    table = Table(title=Text(title, "table.title"), title_justify="left")
-    table.add_column("metric")
-    table.add_column("score", justify="right")
-    table.add_column("documents", justify="right")
+    table = plain_table(title, ("metric",), ("score", "documents"))
     table.add_column("details")
     for score in report.scores:
         table.add_row(score.metric, f"{score.score:.2f}", str(report.documents), _details(score))
@@ -140,12 +136,8 @@ def print_positions(positions: Mapping[str, Any]) -> None:
         documents = counted(positions["tenths_of"], "document")
         print(f"s-BLEU by tenth of the document: {scores} ({documents}{left_out})")
     if len(positions["lengths"]) > 1:
-        scores = ", ".join(f"{_range(row)}: {row['s_bleu']:.1f}" for row in positions["lengths"])
+        scores = ", ".join(f"{ranged(row['from'], row['to'])}: {row['s_bleu']:.1f}" for row in positions["lengths"])
         print(f"s-BLEU by segments of the document: {scores}")
-
-
-def _range(row: Mapping[str, Any]) -> str:
-    return f"{row['from']} and more" if row["to"] is None else f"{row['from']}-{row['to']}"
 
 
 def _details(score: MetricScore) -> str:

@@ -45,14 +45,6 @@ class _Cut:
         return signature
 
 
-class _CutCHRF(_Cut, CHRF):
-    pass
-
-
-class _CutTER(_Cut, TER):
-    pass
-
-
 @dataclass(frozen=True)
 class Metrics:
     """The group `metrics`.
@@ -92,21 +84,20 @@ class Metrics:
 
     def chrf(self) -> CHRF:
         """sacrebleu's chrF++."""
-        return self._cut(CHRF if self._spaced else _CutCHRF, word_order=2, lowercase=self.lowercase)
+        return self._cut(CHRF, word_order=2, lowercase=self.lowercase)
 
     def ter(self) -> TER:
         """sacrebleu's TER."""
-        return self._cut(TER if self._spaced else _CutTER)
+        return self._cut(TER)
 
     @property
     def _spaced(self) -> bool:
         return self.tokenize in ("auto", *_SPACED)
 
     def _cut(self, kind: Any, **settings: Any) -> Any:
-        metric = kind(**settings)
-        if isinstance(metric, _Cut):
-            metric.cut = self.bleu().tokenizer
-        return metric
+        if self._spaced:
+            return kind(**settings)
+        return type("Cut", (_Cut, kind), {"cut": self.bleu().tokenizer})(**settings)
 
     def check(self, references: Sequence[str]) -> None:
         """Raises ValueError where no reference has text; warns where the tokenizer takes clauses for words."""

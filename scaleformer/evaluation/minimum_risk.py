@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from scaleformer.evaluation.metrics import Metrics
 from scaleformer.text.documents import one_line
 
 Metric = Literal["chrf", "bleu"]
@@ -28,16 +27,6 @@ def expected_utilities(candidates: Sequence[str], metric: Any) -> list[float]:
         for text in counts
     }
     return [found[text] for text in candidates]
-
-
-def choose(metric: Metric, metrics: Metrics) -> Any:
-    """sacrebleu's chrF++ or BLEU of single sentences (effective order)."""
-    return metrics.chrf() if metric == "chrf" else metrics.bleu(effective_order=True)
-
-
-def document_utilities(candidates: Sequence[Sequence[str]], metric: Any) -> list[float]:
-    """`expected_utilities` of documents, each as one line."""
-    return expected_utilities([one_line(segments) for segments in candidates], metric)
 
 
 def best_segments(candidates: Sequence[Sequence[str]], metric: Any) -> tuple[list[str], list[float]]:

@@ -127,7 +127,11 @@ def _cuts(text: str, spans: Sequence[tuple[int, int]], reference: Sequence[str])
     """The token of the text at which each reference segment ends."""
     tokens = _Tokens()
     own, parts = tokens.numbers(text), [tokens.numbers(segment) for segment in reference]
-    possible = np.array([_begins_word(text, spans, place) for place in range(len(spans))] + [True])
+    begins = [
+        start == 0 or end < start or unspaced(text[first:stop])
+        for (first, end), (start, stop) in zip([(0, 0), *spans], spans, strict=False)
+    ]
+    possible = np.array([*begins, True])
     marks = np.array([not text[start].isalnum() for start, _ in spans])
     ends = [len(own)] * len(parts)
 
@@ -150,11 +154,6 @@ def _cuts(text: str, spans: Sequence[tuple[int, int]], reference: Sequence[str])
 
     cut(0, len(parts), 0, len(own))
     return ends
-
-
-def _begins_word(text: str, spans: Sequence[tuple[int, int]], place: int) -> bool:
-    start, stop = spans[place]
-    return start == 0 or spans[place - 1][1] < start or unspaced(text[spans[place - 1][0] : stop])
 
 
 def _likeliest(best: Ints, piece: Ints, marks: NDArray[np.bool_], segment: Ints) -> int:

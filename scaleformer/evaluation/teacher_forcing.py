@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -36,14 +36,6 @@ class EncodedDocument:
         return cls(closed[0], closed[1])
 
 
-def example(document: EncodedDocument, view: View) -> Example:
-    """The model's input for a view: its source, and the reference with `</s>` as the target."""
-    sides = []
-    for side in (document.source, document.target):
-        sides.append(np.array([*(t for tokens in side[view.start : view.stop] for t in tokens), EOS], dtype=np.int64))
-    return Example("", sides[0], sides[1])
-
-
 def token_losses(
     model: Transformer,
     documents: Sequence[EncodedDocument],
@@ -60,7 +52,10 @@ def token_losses(
     Raises ValueError where the model gives NaN.
     """
     jobs = [(number, view) for number, of_one in enumerate(views) for view in of_one]
-    examples = [example(documents[number], view) for number, view in jobs]
+    examples = []
+    for number, view in jobs:  # the source, and the reference with `</s>` as the target
+        both = (side[view.start : view.stop] for side in (documents[number].source, documents[number].target))
+        examples.append(Example("", *(np.array([*chain(*side), EOS], dtype=np.int64) for side in both)))
     found: list[list[Floats]] = [[] for _ in documents]
     for (number, view), loss in zip(jobs, target_losses(model, examples, batch_tokens, progress), strict=True):
         target = documents[number].target

@@ -13,6 +13,11 @@ from typing import Any, TextIO
 _PLURAL = re.compile(r"(?<=[a-z])s\b")
 
 
+def ranged(first: int, last: int | None) -> str:
+    """A range of numbers: "3", "3-4" or "3 and more"."""
+    return f"{first} and more" if last is None else str(first) if first == last else f"{first}-{last}"
+
+
 def counted(number: int, noun: str) -> str:
     """ "1 segment", "1,200 segments"."""
     return f"{number:,} {noun}{'s' * (number != 1)}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -22,6 +23,17 @@ def plain_table(title: str | None, names: Sequence[str], numbers: Sequence[str])
     for number in numbers:
         table.add_column(number, justify="right")
     return table
+
+
+def print_rows(title: str | None, rows: Sequence[Mapping[str, Any]], names: int = 3) -> None:
+    """Print rows with the same keys, of which the first ones are names; shares in percent."""
+    keys = [key for key in rows[0] if key != "interval"]
+    table = plain_table(title, keys[:names], [key.replace("_", " ") for key in keys[names:]])
+    for row in rows:
+        values = [row[key] for key in keys[names:]]
+        cells = ["" if v is None else f"{v:.1%}" if isinstance(v, float) else f"{v:,}" for v in values]
+        table.add_row(*(Text(str(row[key])) for key in keys[:names]), *cells)
+    print_table(table)
 
 
 def print_table(table: Table, console: Console | None = None) -> None:

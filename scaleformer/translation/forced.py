@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -79,25 +78,18 @@ def force(fixed: Sequence[Texts] | None, begin: Sequence[Texts] | None, count: i
     return [ForcedTexts(*sides) for sides in zip(fixed or nothing, begin or nothing, strict=True)]
 
 
-def parse_draft(line: str, where: str) -> tuple[str, ...]:
+def read_draft(record: Mapping[str, Any], where: str) -> tuple[str, ...]:
     """The "draft" of a JSON Lines document, texts that the translations of its segments probably have. As
-    `parse_forced`."""
-    draft = json.loads(line).get("draft", []) if '"draft"' in line else []
+    `read_forced`."""
+    draft = record.get("draft", [])
     if not isinstance(draft, list) or not all(isinstance(text, str) for text in draft):
         raise DataError(f"{where}: 'draft' is {shown(draft)}, wanted a list of texts, one for each segment")
     return tuple(draft)
 
 
-def parse_forced(line: str, where: str, segments: int) -> ForcedTexts:
-    """The "fixed" and "begin" of a JSON Lines document with this many segments, `{"12": "text"}`.
-
-    `line` is valid JSON (`parse_document`). Raises a DataError that starts with `where`.
-    """
-    return read_forced(json.loads(line) if '"fixed"' in line or '"begin"' in line else {}, where, segments)
-
-
 def read_forced(record: Mapping[str, Any], where: str, segments: int) -> ForcedTexts:
-    """The "fixed" and "begin" of a document. As `parse_forced`."""
+    """The "fixed" and "begin" of a document with this many segments, `{"12": "text"}`. Raises a DataError that starts
+    with `where`."""
     sides = []
     for name in ("fixed", "begin"):
         side = record.get(name, {})

@@ -47,7 +47,8 @@ def resumable_translations(
     be written, ValueError if another process is writing it.
     """
     path, total = Path(path), len(request.documents)
-    with _owned(path) as file:
+    with path.open("a+b") as file:
+        _own(file, path)
         begun = _read(file, _conditions(translator, request), path)
         if begun:
             print(f"resuming: {len(begun)} of {total} documents are in {path}", file=sys.stderr)
@@ -89,15 +90,12 @@ def _conditions(translator: Translator, request: Request) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def _owned(path: Path) -> Iterator[BinaryIO]:
-    with path.open("a+b") as file:
-        if fcntl is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ValueError(f"{path}: another process is writing these translations: wait for it") from None
-        yield file
+def _own(file: BinaryIO, path: Path) -> None:
+    if fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"{path}: another process is writing these translations: wait for it") from None
 
 
 def _read(file: BinaryIO, conditions: dict[str, Any], path: Path) -> list[Translation]:

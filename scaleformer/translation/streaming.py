@@ -35,9 +35,8 @@ class SegmentStreams:
         ]
         self._tokenizer, self._match, self._tell = tokenizer, match, tell
 
-    def of(self, pieces: Sequence[int], first: int = 0) -> Watch:
-        """The `watch` of `decode` for a batch of pieces, by their numbers counted from the piece `first`."""
-        pieces = [first + piece for piece in pieces]
+    def of(self, pieces: Sequence[int]) -> Watch:
+        """The `watch` of `decode` for a batch of pieces, by their numbers."""
         waiting: list[list[int]] = [[] for _ in pieces]  # tokens of the current segment
         following = [self._places[piece][1] for piece in pieces]
 

@@ -105,7 +105,10 @@ class TermSearch:
 
     def _mended(self, held: Sequence[Translation], jobs: list[_Job], first: int) -> Iterator[Translation]:
         if jobs and self._loaded.source_tokenizer.has_terms:
-            self._annotate(jobs)
+            for job in jobs:
+                terms, source = self._pieces[job.piece].terms, job.sources[job.first]
+                places = [(match.stop, match.term.target) for match in find_terms(source, terms)]
+                job.sources[job.first] = annotate(source, places)
             self._translate_again(jobs)
         lacking = [job for job in jobs if job.missing]
         for _ in range(ROUNDS):
@@ -114,12 +117,6 @@ class TermSearch:
             changed = {job.offset + job.first: job.text for job in jobs if job.piece == number}
             changed = {n: text for n, text in changed.items() if text != part.segments[n]}
             yield self._with(number, part, changed) if changed else part
-
-    def _annotate(self, jobs: Sequence[_Job]) -> None:
-        for job in jobs:
-            source = job.sources[job.first]
-            places = [(match.stop, match.term.target) for match in find_terms(source, self._pieces[job.piece].terms)]
-            job.sources[job.first] = annotate(source, places)
 
     def _translate_again(self, jobs: Sequence[_Job]) -> None:
         """Translate segments from sources annotated with the terms."""

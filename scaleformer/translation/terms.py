@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from scaleformer.system.errors import DataError
@@ -95,14 +94,9 @@ def report_terms(request: Request, translations: Sequence[Translation], markers:
         print(f"{count_terms(request, translations)}{how}", file=sys.stderr)
 
 
-def parse_terms(line: str, where: str) -> dict[str, str]:
-    """The "terms" of a document in JSON Lines, `{"source": "target"}`.
-
-    `line` is valid JSON (`parse_document`). Raises a DataError that starts with `where`.
-    """
-    if '"terms"' not in line:
-        return {}
-    found: Any = json.loads(line).get("terms", {})
+def read_terms_of(record: Mapping[str, Any], where: str) -> dict[str, str]:
+    """The "terms" of a document in JSON Lines, `{"source": "target"}`. Raises a DataError that starts with `where`."""
+    found = record.get("terms", {})
     if not isinstance(found, dict):
         wanted = 'an object of target forms by their source forms, {"source": "target"}'
         raise DataError(f"{where}: 'terms' is {type(found).__name__}, wanted {wanted}")

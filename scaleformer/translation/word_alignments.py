@@ -99,26 +99,17 @@ def _document(
         )
     found: list[Links] = [()] * len(segments)
     firsts = [n for n in range(len(segments)) if n not in best.shared]
-    units = []
+    units = {}
     for first, stop in zip(firsts, [*firsts[1:], len(segments)], strict=True):
-        if best.segments[first].strip():
-            units.append((first, _unit(loaded, segments[first:stop], best.segments[first])))
-    attention = attention_in_runs(loaded, [unit for _, unit in units], tag)
-    for (n, unit), weights in zip(units, attention, strict=True):
-        found[n] = _links(loaded, unit, weights)
+        if (text := best.segments[first]).strip():
+            sources, [ends] = segments[first:stop], separators(stop - first, 1)
+            target = [*loaded.target_tokenizer.encode(text), *ends]
+            units[first] = Unit(sources, loaded.source_tokenizer.encode_segments(sources), target, text)
+    sizes = [(n, max(len(unit.source), len(unit.target))) for n, unit in units.items()]
+    for run in runs(sizes, LONGEST):
+        for n, weights in zip(run, attention_of(loaded, [units[n] for n in run], tag), strict=True):
+            found[n] = _links(loaded, units[n], weights)
     return found
-
-
-def attention_in_runs(loaded: LoadedModel, units: Sequence[Unit], tag: Sequence[int]) -> Iterator[NDArray[np.float32]]:
-    """`attention_of` units, in runs of at most `LONGEST` tokens."""
-    for run in runs([(unit, max(len(unit.source), len(unit.target))) for unit in units], LONGEST):
-        yield from attention_of(loaded, run, tag)
-
-
-def _unit(loaded: LoadedModel, sources: Sequence[str], text: str) -> Unit:
-    target = loaded.target_tokenizer
-    [ends] = separators(len(sources), 1)
-    return Unit(sources, loaded.source_tokenizer.encode_segments(sources), [*target.encode(text), *ends], text)
 
 
 @torch.inference_mode()

@@ -10,7 +10,7 @@ import pytest
 
 from scaleformer.commands.rerank import Options, main
 from scaleformer.evaluation.metrics import Metrics
-from scaleformer.evaluation.minimum_risk import choose, document_utilities
+from scaleformer.evaluation.minimum_risk import expected_utilities
 from scaleformer.system.schema import from_mapping
 
 LISTS = [[["the dog", "x"], ["a cat sees", "it runs"], ["a cat", "it runs"]], [["same"], ["same"]]]
@@ -25,14 +25,16 @@ def rerank(folder: Path, lists: list[list[list[str]]] = LISTS, **settings: Any) 
     return [json.loads(line) for line in output.read_text().splitlines()]
 
 
+@pytest.mark.parametrize("metric", ["chrf", "bleu"])
 @pytest.mark.parametrize("level", ["document", "segment"])
-def test_the_most_similar_to_all_is_chosen(tmp_path, capsys, level):
-    first, second = rerank(tmp_path, level=level)
+def test_the_most_similar_to_all_is_chosen(tmp_path, capsys, level, metric):
+    first, second = rerank(tmp_path, level=level, metric=metric)
     assert "chose a translation other than the first in 1 of 2 documents" in capsys.readouterr().err
     assert second["hypothesis"] == ["same"]
     assert first["hypothesis"][1] == "it runs"
     if level == "document":
-        scores = document_utilities(LISTS[0], choose("chrf", Metrics()))
+        single = Metrics().chrf() if metric == "chrf" else Metrics().bleu(effective_order=True)
+        scores = expected_utilities([" ".join(segments) for segments in LISTS[0]], single)
         assert [entry["score"] for entry in first["n_best"]] == sorted(scores, reverse=True)
         assert first["hypothesis"] == LISTS[0][scores.index(max(scores))]
 

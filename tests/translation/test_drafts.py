@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from scaleformer.decoding.drafts import Counts
 from scaleformer.system.errors import DataError
-from scaleformer.translation.forced import parse_draft
+from scaleformer.translation.forced import read_draft
 from scaleformer.translation.request import Listener
 from scaleformer.translation.translator import Translator
 from tests.runs import make_run
@@ -57,10 +56,10 @@ def test_drafts_of_another_type_are_refused(translator: Translator, draft: Any) 
 
 
 def test_drafts_of_json_lines() -> None:
-    assert parse_draft(json.dumps({"source": ["a"], "draft": ["b", ""]}), "file:1") == ("b", "")
-    assert parse_draft(json.dumps({"source": ["a draft"]}), "file:1") == ()
+    assert read_draft({"source": ["a"], "draft": ["b", ""]}, "file:1") == ("b", "")
+    assert read_draft({"source": ["a draft"]}, "file:1") == ()
     with pytest.raises(DataError, match="file:3: 'draft' is 'b', wanted a list of texts, one for each segment"):
-        parse_draft(json.dumps({"source": ["a"], "draft": "b"}), "file:3")
+        read_draft({"source": ["a"], "draft": "b"}, "file:3")
 
 
 def test_a_document_is_given_up_while_its_draft_is_written(translator: Translator, monkeypatch: Any) -> None:

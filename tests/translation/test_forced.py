@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import decode
 from scaleformer.system.errors import DataError
-from scaleformer.translation.forced import ForcedTexts, parse_forced
+from scaleformer.translation.forced import ForcedTexts, read_forced
 from scaleformer.translation.log_probabilities import score_documents
 from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import EOS, SEP
@@ -104,9 +103,9 @@ def test_what_cannot_be_told_is_one_line(translator, settings: dict[str, Any], m
 
 
 def test_json_lines_tell():
-    assert not parse_forced('{"source": ["a"]}', "in.jsonl:1", 1)
-    line = json.dumps({"source": ["a"] * 13, "fixed": {"12": "text"}, "begin": {"3": "El"}})
-    assert parse_forced(line, "in.jsonl:1", 13) == ForcedTexts({12: "text"}, {3: "El"})
+    assert not read_forced({"source": ["a"]}, "in.jsonl:1", 1)
+    record = {"source": ["a"] * 13, "fixed": {"12": "text"}, "begin": {"3": "El"}}
+    assert read_forced(record, "in.jsonl:1", 13) == ForcedTexts({12: "text"}, {3: "El"})
 
 
 @pytest.mark.parametrize(
@@ -122,4 +121,4 @@ def test_json_lines_tell():
 )
 def test_what_json_lines_cannot_tell_is_one_line(record, message):
     with pytest.raises(DataError, match=message):
-        parse_forced(json.dumps(record), "in.jsonl:7", 2)
+        read_forced(record, "in.jsonl:7", 2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from scaleformer.system.errors import DataError
 from scaleformer.text.terms import Term
 from scaleformer.translation.request import Listener
-from scaleformer.translation.terms import missing_from, parse_terms, requirements
+from scaleformer.translation.terms import missing_from, read_terms_of, requirements
 from scaleformer.translation.translations import DocumentHypothesis
 from scaleformer.translation.translator import Translator
 from tests.runs import DOCUMENTS, make_run
@@ -110,9 +109,9 @@ def test_what_cannot_be_asked_is_one_line(translator: Translator, settings: dict
 
 
 def test_json_lines_have_terms_of_their_own() -> None:
-    assert parse_terms('{"source": ["a"]}', "in.jsonl:1") == {}
-    line = json.dumps({"source": ["a"], "terms": {"cat": "Kater"}})
-    assert parse_terms(line, "in.jsonl:1") == {"cat": "Kater"}
+    assert read_terms_of({"source": ["a"]}, "in.jsonl:1") == {}
+    record = {"source": ["a"], "terms": {"cat": "Kater"}}
+    assert read_terms_of(record, "in.jsonl:1") == {"cat": "Kater"}
 
 
 @pytest.mark.parametrize(
@@ -124,4 +123,4 @@ def test_json_lines_have_terms_of_their_own() -> None:
 )
 def test_what_json_lines_cannot_ask_is_one_line(terms: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        parse_terms(json.dumps({"terms": terms}), "in.jsonl:7")
+        read_terms_of({"terms": terms}, "in.jsonl:7")

@@ -20,6 +20,7 @@ from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.saved_translations import TranslatedDocument
 from scaleformer.evaluation.scores import MetricScore, bleu_report
 from scaleformer.system.bars import Progress
+from scaleformer.system.display import ranged
 from scaleformer.translation.request import Listener, Request
 from scaleformer.translation.scoring import target_losses
 from scaleformer.translation.translator import Translator
@@ -157,7 +158,8 @@ def boundary_losses(
         at = (distance >= first) & (distance <= (last or distance.max()))
         if at.any():
             means = {name: float(values[at].mean()) for name, values in after.items()}
-            found.append(BoundaryLoss(_label(first, last), int(at.sum()), **means))
+            name = "all" if (first, last) == (1, None) else ranged(first, last)
+            found.append(BoundaryLoss(name, int(at.sum()), **means))
     return found
 
 
@@ -227,9 +229,3 @@ def _joined(segments: Sequence[str], places: Sequence[int]) -> list[str]:
         else:
             joined.append(segment)
     return joined
-
-
-def _label(first: int, last: int | None) -> str:
-    if last is None:
-        return "all" if first == 1 else f"{first} and more"
-    return str(first) if first == last else f"{first}-{last}"

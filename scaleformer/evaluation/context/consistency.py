@@ -42,18 +42,8 @@ class ConsistencyScore:
     consistent: float
 
 
-@dataclass
-class _Tally:
-    words: int = 0
-    mentions: int = 0
-    kept: int = 0
-    agreement: float = 0.0
-
-    def add(self, mentions: int, kept: int, agreement: float) -> None:
-        self.words += 1
-        self.mentions += mentions
-        self.kept += kept
-        self.agreement += agreement
+#: of each word of a kind: mentions, those as in the reference, agreement
+_Tallies = dict[str, list[tuple[int, int, float]]]
 
 
 def score_consistency(
@@ -64,19 +54,20 @@ def score_consistency(
     terms   source term -> its target variants, words or phrases, case ignored
     Documents whose source and reference differ in segment count are skipped; hypotheses are aligned.
     """
-    tallies: dict[str, _Tally] = defaultdict(_Tally)
+    tallies: _Tallies = defaultdict(list)
     for document in documents:
         if len(document.source) != len(document.target):
             continue
         hypothesis = align_segments(document.hypothesis, document.target)
         _anchors(tallies, document.source, document.target, hypothesis)
         for term, variants in (terms or {}).items():
-            _listed(tallies["listed"], term, variants, document.source, document.target, hypothesis)
-    return tuple(
-        ConsistencyScore(kind, t.words, t.mentions, t.kept / t.mentions, t.agreement / t.words)
-        for kind in ("name", "term", "listed")
-        if (t := tallies[kind]).words
-    )
+            _listed(tallies, term, variants, document.source, document.target, hypothesis)
+    found = []
+    for kind in ("name", "term", "listed"):
+        if words := tallies[kind]:
+            mentions, kept, agreement = map(sum, zip(*words, strict=True))
+            found.append(ConsistencyScore(kind, len(words), mentions, kept / mentions, agreement / len(words)))
+    return tuple(found)
 
 
 def read_variants(path: str) -> dict[str, list[str]]:
@@ -98,9 +89,7 @@ def read_variants(path: str) -> dict[str, list[str]]:
     return found
 
 
-def _anchors(
-    tallies: dict[str, _Tally], source: Sequence[str], reference: Sequence[str], hypothesis: Sequence[str]
-) -> None:
+def _anchors(tallies: _Tallies, source: Sequence[str], reference: Sequence[str], hypothesis: Sequence[str]) -> None:
     sources, references, hypotheses = (_places(side) for side in (source, reference, hypothesis))
     by_places: dict[frozenset[int], list[str]] = defaultdict(list)
     for word, places in references.items():
@@ -123,11 +112,11 @@ def _anchors(
             agreement = len(places & found) / len(places | found)
         else:
             agreement = max((len(places & found) / len(places | found) for found in hypotheses.values()), default=0.0)
-        tallies["name" if is_name else "term"].add(len(places), kept, agreement)
+        tallies["name" if is_name else "term"].append((len(places), kept, agreement))
 
 
 def _listed(
-    tally: _Tally,
+    tallies: _Tallies,
     term: str,
     variants: Sequence[str],
     source: Sequence[str],
@@ -143,7 +132,7 @@ def _listed(
     right = [{v for v, pattern in patterns.items() if pattern.search(reference[place])} for place in mentions]
     counts = Counter(variant for found in used for variant in found)
     kept = sum(bool(ours & theirs) for ours, theirs in zip(used, right, strict=True))
-    tally.add(len(mentions), kept, max(counts.values(), default=0) / len(mentions))
+    tallies["listed"].append((len(mentions), kept, max(counts.values(), default=0) / len(mentions)))
 
 
 def _places(segments: Sequence[str]) -> dict[str, frozenset[int]]:

@@ -103,7 +103,8 @@ class ContextReport:
     @cached_property
     def scores(self) -> tuple[ContextScore, ...]:
         """The scores of the outcomes, in that order."""
-        return _summaries(self.outcomes)
+        groups = grouped(self.outcomes, lambda outcome: (outcome.phenomenon.kind, outcome.phenomenon.distance))
+        return tuple(_summary(*group) for group in groups)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; with the intervals of the shares."""
@@ -280,11 +281,6 @@ def _verdicts(
 
 def _words(text: str) -> Counter[str]:
     return Counter(bare_words(text.casefold()))
-
-
-def _summaries(outcomes: Sequence[Outcome]) -> tuple[ContextScore, ...]:
-    groups = grouped(outcomes, lambda outcome: (outcome.phenomenon.kind, outcome.phenomenon.distance))
-    return tuple(_summary(*group) for group in groups)
 
 
 def _summary(kind: str, distance: str, outcomes: Sequence[Outcome]) -> ContextScore:

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from scaleformer.data.batching import Example, collate
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import DecodableModel, Hypothesis, decode
+from scaleformer.decoding.state import pad
 from scaleformer.evaluation.length.views import View
 from scaleformer.system.bars import Progress
 from scaleformer.translation.batches import token_budget
@@ -151,15 +150,7 @@ def _decode(
     progress: Callable[[int, float], None],
 ) -> list[Hypothesis]:
     """The best hypothesis of each view, in one batch."""
-    # collate needs a target: the context, with a </s> that is not part of the prefix
-    given = [Example("", _array([*read[i], EOS]), _array([*context[i], EOS])) for i in places]
-    batch = collate(given).to(device)
-    lengths = torch.tensor([len(context[i]) for i in places], device=device)
-    prefixed = PrefixedModel(model, batch.target_output, lengths)
-    source = batch.source, batch.source_mask, batch.source_segments
-    found = decode(prefixed, *source, config, progress=progress)
+    prefixes, *_ = pad([context[i] for i in places], device)
+    prefixed = PrefixedModel(model, prefixes, torch.tensor([len(context[i]) for i in places], device=device))
+    found = decode(prefixed, *pad([[*read[i], EOS] for i in places], device), config, progress=progress)
     return [hypotheses[0] for hypotheses in found]
-
-
-def _array(tokens: Sequence[int]) -> Any:
-    return np.array(tokens, dtype=np.int64)

@@ -14,7 +14,10 @@ from scaleformer.system.tables import plain_table, print_table
 def extrapolation_tables(payload: Mapping[str, Any]) -> list[Table]:
     """Tables of quality (loss, scores) and, with translations, of their other properties; a row per length, system and
     mode. A * marks a score that differs from the first system's in both tests (p < 0.05)."""
-    tables = [_table(payload, _title(payload), QUALITY, _quality)]
+    trained = payload["systems"][0]["trained"]
+    training = f"; trained on at most {trained['size']} {trained['unit']}" if trained else ""
+    title = f"{payload['corpus']['split']}: {payload['corpus']['documents']} documents{training}"
+    tables = [_table(payload, title, QUALITY, _quality)]
     if payload["settings"]["decode"]:
         tables.append(_table(payload, "the translations", REST, _rest))
     if any(test["p"] is not None for test in payload["length_tests"]):
@@ -72,12 +75,6 @@ def _rows(payload: Mapping[str, Any], label: str) -> list[tuple[Mapping[str, Any
         else:
             rows.append((row, [row["mode"]]))
     return rows
-
-
-def _title(payload: Mapping[str, Any]) -> str:
-    trained = payload["systems"][0]["trained"]
-    training = f"; trained on at most {trained['size']} {trained['unit']}" if trained else ""
-    return f"{payload['corpus']['split']}: {payload['corpus']['documents']} documents{training}"
 
 
 def _quality(payload: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:

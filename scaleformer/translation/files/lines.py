@@ -24,8 +24,8 @@ from scaleformer.system.schema import shown
 from scaleformer.text.documents import Document, one_line
 from scaleformer.translation.alternatives import Alternative
 from scaleformer.translation.files.setup import FileDocument
-from scaleformer.translation.forced import parse_draft, parse_forced
-from scaleformer.translation.terms import parse_terms
+from scaleformer.translation.forced import read_draft, read_forced
+from scaleformer.translation.terms import read_terms_of
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.word_alignments import Links, as_pharaoh
 
@@ -129,8 +129,9 @@ def read_documents(source: Input, format: str, boundaries: Boundaries = "file", 
         for number, line in lines:
             place = f"{where}:{number}"
             read = parse_document(line, place, require_target=False)
-            forced = parse_forced(line, place, len(read.source))
-            terms, draft = parse_terms(line, place), parse_draft(line, place)
+            record = json.loads(line)
+            forced = read_forced(record, place, len(read.source))
+            terms, draft = read_terms_of(record, place), read_draft(record, place)
             documents.append(FileDocument(read.id, read.source, read.target, forced=forced, terms=terms, draft=draft))
         found = LinesFile(format, documents)
     if not found.documents and not any(map(any, found.gaps)):
