@@ -55,10 +55,12 @@ def write_corpus(folder: Path, split: str = "test", documents: list[dict[str, An
     return folder
 
 
-def make_run(folder: Path, config: dict[str, Any] | None = None, attention: dict[str, Any] | None = None) -> Path:
+def make_run(
+    folder: Path, config: dict[str, Any] | None = None, attention: dict[str, Any] | None = None, seed: int = 1
+) -> Path:
     """`config` is the configuration of the run: data, decoding ... Short outputs keep an untrained model quick. It
     writes letters, since single bytes would make no text."""
-    torch.manual_seed(1)
+    torch.manual_seed(seed)
     size = tokenizer().vocab_size
     options = {} if attention is None else {"attention": attention}
     model = ModelConfig(size, size, encoder_layers=1, decoder_layers=1, width=16, feedforward=16, heads=2, **options)

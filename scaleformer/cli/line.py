@@ -91,7 +91,7 @@ def typed(argument: str, kind: type, sweep: bool = False) -> str:
         return argument
     if value[:1] in ("[", "{") and {tuple[str, ...], dict[str, str]} & {*kinds}:
         with suppress(yaml.YAMLError):
-            spaced = re.sub(r"([{,]\s*\w+):", r"\1: ", value) if value[0] == "{" else value
+            spaced = re.sub(r"([{,]\s*[\w-]+):", r"\1: ", value) if value[0] == "{" else value
             return f"{key}={_rendered(yaml.load(spaced, yaml.BaseLoader))}"  # everything as text
     if not group and str not in kinds:
         return argument

@@ -1,6 +1,7 @@
 """Serve a model over HTTP: translates documents and files, streams segments, and has a page for the browser.
 
 scaleformer serve checkpoint=RUN [host=127.0.0.1] [port=8000]
+scaleformer serve models={en-es: RUN, en-fr: RUN2}
 
 docs/server.md describes the requests. Needs the extra `serve`.
 """
@@ -11,6 +12,7 @@ import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,7 +29,8 @@ log = logging.getLogger(__name__)
 class Options:
     """The settings; conf/commands/serve.yaml describes them."""
 
-    checkpoint: str
+    checkpoint: str | None
+    models: dict[str, str] | None
     host: str
     port: Annotated[int, Range(ge=0, le=65535)]
     token: str | None
@@ -51,6 +54,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     try:
         from scaleformer.server.app import make_app
         from scaleformer.server.corrections import Corrections
+        from scaleformer.server.models import Model, parse_pair
         from scaleformer.server.run import is_loopback, open_socket, serve
         from scaleformer.server.service import Limits, Service
         from scaleformer.server.sources import Splitting
@@ -59,15 +63,22 @@ def main(options: Options, given: Sequence[str]) -> None:
     token = options.token or os.environ.get("SCALEFORMER_TOKEN") or None
     if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
         raise ValueError("token: wanted ASCII letters, digits and punctuation without spaces")
+    if (options.checkpoint is None) == (not options.models):
+        raise ValueError("wanted checkpoint=RUN for one model, or models={en-es: RUN, en-fr: RUN2} for several")
+    if options.models and options.tag is not None:
+        raise ValueError(f"tag={options.tag}: models= are chosen by their languages: leave it out")
     listener = open_socket(options.host, options.port)
-    translator = Translator.load(options.checkpoint, options.device, options.tag, precision=options.precision)
-    decoding = choose_decoding(translator.decoding, options.decoding, given)
+    load = cache(lambda path: Translator.load(path, options.device, options.tag, precision=options.precision))
+    models = []
+    for name, path in (options.models or {Path(options.checkpoint or "").name: options.checkpoint}).items():
+        decoding = choose_decoding(load(path).decoding, options.decoding, given)
+        models.append(Model(load(path), decoding, name, parse_pair(name) if options.models else None))
     if not is_loopback(options.host) and token is None:
         log.warning("host=%s: other machines can reach this server without a token: set token=", options.host)
-    name = Path(options.checkpoint).name
     limits = Limits(options.body, options.waiting, options.longest, options.seconds, per_minute=options.per_minute or 0)
     check_file("corrections", options.corrections)
     corrections = None if options.corrections is None else Corrections(Path(options.corrections))
     splitting = Splitting(options.split, options.source_language)
-    service = Service(translator, decoding, limits, splitting, name, corrections)
-    serve(make_app(service, token, options.origins), service, listener, options.checkpoint)
+    service = Service(models, limits, splitting, corrections)
+    names = options.checkpoint or ", ".join(model.name for model in models)
+    serve(make_app(service, token, options.origins), service, listener, names)

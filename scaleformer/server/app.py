@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from importlib.resources import files
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
@@ -26,6 +27,7 @@ from scaleformer.server.clients import Kept
 from scaleformer.server.corrections import Correction
 from scaleformer.server.gate import Gate
 from scaleformer.server.libretranslate import LibreRequest, translate_libre
+from scaleformer.server.models import choose
 from scaleformer.server.requests import (
     ErrorAnswer,
     FileAnswer,
@@ -37,6 +39,7 @@ from scaleformer.server.requests import (
     answer_of,
 )
 from scaleformer.server.service import Opened, Service, in_numbers, in_pharaoh
+from scaleformer.server.sources import open_documents, open_upload
 from scaleformer.server.worker import Done, Written
 from scaleformer.system.schema import shown, unknown_setting
 from scaleformer.translation.translations import Translation
@@ -97,12 +100,17 @@ def _service(request: Request) -> Service:
     return service
 
 
+async def _open(request: Request, body: TranslateRequest) -> Opened:
+    read = partial(open_documents, body.documents, body.options)
+    return await _service(request).open(request, body.options, read, [document.target for document in body.documents])
+
+
 @router.post("/translate", response_model=TranslateAnswer, response_model_exclude_none=True, responses=ERRORS)
 async def translate(request: Request, body: AnyRequest) -> TranslateAnswer | Response:
     """Translate documents; respond when all are finished. Those of LibreTranslate get its answer."""
     if isinstance(body, LibreRequest):
         return JSONResponse(await translate_libre(request, body))
-    opened = await _service(request).open(request, body.documents, body.options)
+    opened = await _open(request, body)
     documents = [await opened.answer(done) for done in await opened.wait(request)]
     return TranslateAnswer(documents=documents, timing=opened.timing())
 
@@ -112,7 +120,7 @@ async def translate_stream(request: Request, body: TranslateRequest) -> Streamin
     """Server-sent events: `source` with all segments, `segment` for each final one (with greedy search while the rest
     is being decoded), `document` as in `/translate`, `end` with the timing; `error` ends the stream.
     """
-    opened = await _service(request).open(request, body.documents, body.options)
+    opened = await _open(request, body)
     return _stream(opened, _events(opened))
 
 
@@ -138,7 +146,9 @@ async def translate_file(
     name = file.filename or ""
     if (asked := [name for name in ("align", "confidence") if getattr(chosen, name)]) and report != "stream":
         raise HTTPException(422, f"options.{asked[0]}: a file has no room for it: ask with report=stream")
-    opened = await _service(request).open_file(request, await file.read(), name, chosen, given)
+    service = _service(request)
+    read = partial(open_upload, await file.read(), name, chosen, service.limits.body)
+    opened = await service.open(request, chosen, read, given)
     if report == "stream":
         return _stream(opened, _events(opened, name))
     found, content = await opened.file(name, [done.translation for done in await opened.wait(request)])
@@ -156,15 +166,17 @@ async def correct(
     request: Request,
     corrections: Annotated[list[Correction], Body(embed=True, min_length=1)],
     tag: Annotated[str | None, Body()] = None,
+    source_language: Annotated[str | None, Body()] = None,
+    target_language: Annotated[str | None, Body()] = None,
 ) -> dict[str, int]:
     """Keep corrections for the next training and for later documents."""
     service = _service(request)
     if service.corrections is None:
         raise HTTPException(404, "corrections are not kept here: start the server with corrections=FILE.jsonl")
     try:
-        service.translator.tag_tokens(tag)
-        what = corrections, tag or service.translator.tag, service.translator.sha256
-        await to_thread.run_sync(service.corrections.add, *what)
+        chosen = choose(service.models, source_language, target_language)
+        chosen.model.translator.tag_tokens(tag := tag or chosen.tag)
+        await to_thread.run_sync(service.corrections.add, corrections, chosen.model, tag)
     except ValueError as error:
         raise HTTPException(422, str(error)) from None
     return {"kept": len(corrections)}
@@ -172,20 +184,17 @@ async def correct(
 
 @router.get("/health")
 async def health(request: Request) -> dict[str, Any]:
-    """Whether the server accepts requests, its version and its model."""
+    """Whether the server accepts requests, its version and its models; what holds of one model also by itself."""
     service = _service(request)
     if service.worker.ending:
         raise HTTPException(503, "the server is shutting down")
-    translator = service.translator
+    models = [model.to_dict() for model in service.models]
     return {
         "status": "ok",
         "version": __version__,
-        "model": service.name,
-        "sha256": translator.sha256,
-        "device": str(translator.device),
-        "tags": list(translator.source_tokenizer.tags),
-        "align": service.decoding.match_segments,
-        "confidence": service.confidence is not None,
+        "device": str(service.models[0].translator.device),
+        **(models[0] if len(models) == 1 else {}),
+        "models": models,
         "corrections": service.corrections is not None,
         "token": request.app.state.token is not None,
         "waiting": service.worker.waiting,
@@ -233,7 +242,7 @@ async def _progress(opened: Opened) -> AsyncGenerator[str | Done, None]:
         {"id": source.name, "source": list(source.segments)} | ({"kept": source.kept} if any(source.kept) else {})
         for source in opened.sources
     ]
-    yield _event("source", {"documents": sources})
+    yield _event("source", {"documents": sources, **opened.model.named})
     async with aclosing(opened.events()) as events:
         async for event in events:
             if isinstance(event, Written):

@@ -6,8 +6,8 @@ from __future__ import annotations
 import secrets
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from anyio import to_thread
@@ -15,15 +15,11 @@ from babel import Locale, UnknownLocaleError
 from fastapi import HTTPException, Request
 from pydantic import BaseModel, ConfigDict
 
-from scaleformer.server.reading import Prose
+from scaleformer.server.models import Chosen, Settings, choose
+from scaleformer.server.reading import Prose, Read
 from scaleformer.server.requests import Options
 from scaleformer.server.service import Service
-from scaleformer.server.sources import Source
-from scaleformer.server.worker import Settings
-from scaleformer.system.schema import shown
-from scaleformer.text.languages import base_language
-from scaleformer.translation.files.documents import check_language, choose_file_decoding
-from scaleformer.translation.translator import Translator
+from scaleformer.server.sources import Source, split_texts, with_spans
 
 
 class ClientRequest(BaseModel):
@@ -48,25 +44,6 @@ class Kept:
         return key
 
 
-def languages_of(translator: Translator) -> tuple[str, dict[str, str | None]]:
-    """The language that a model reads, and those that it writes with their tags; "" and none where it does not say."""
-    tags = [tag for tag in translator.source_tokenizer.tags if translator.target_language(tag)]
-    own = {translator.target_language(): translator.tag} if translator.target_language() else {}
-    return translator.segmentation.get("source_language") or "", {translator.target_language(t): t for t in tags} or own
-
-
-def choose_tag(translator: Translator, source: str, target: str) -> str | None:
-    """The tag for a pair of languages. Raises HTTPException where the model does not translate it."""
-    reads, writes = languages_of(translator)
-    wrong = source.lower() not in ("", "auto") and reads and base_language(source) != base_language(reads)
-    found = [tag for code, tag in writes.items() if base_language(code) == base_language(target)]
-    exact = [tag for code, tag in writes.items() if code.lower() == target.lower()]
-    if wrong or (writes and not found):
-        pair, wanted = f"{source or 'auto'} to {target}", f"{reads or '?'} to {', '.join(writes) or '?'}"
-        raise HTTPException(400, f"{shown(pair)} is not supported: this model translates {wanted}")
-    return (exact or found or [None])[0]
-
-
 def language(code: str) -> dict[str, str]:
     """A code and its English name."""
     try:
@@ -75,73 +52,53 @@ def language(code: str) -> dict[str, str]:
         return {"code": code, "name": code}
 
 
-@cache
-def _identifier() -> Any:
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-
-
-def detect(text: str) -> list[dict[str, Any]]:
-    """The likeliest languages of a text, with their confidence in percent. Raises HTTPException without py3langid."""
+async def choose_model(request: Request, source: str | None, target: str, texts: Sequence[str] | None = None) -> Chosen:
+    """The model for a pair of languages, the source that of the texts where it is not named. Raises HTTPException where
+    none translates the pair, or the language is not sure."""
     try:
-        ranking = _identifier().rank(text)
-    except ImportError:
-        raise HTTPException(501, "detection needs py3langid: pip install 'scaleformer[documents]'") from None
-    return [{"language": str(code), "confidence": round(100 * float(share), 1)} for code, share in ranking[:3]]
+        text = None if texts is None else " ".join(texts)
+        return await to_thread.run_sync(choose, request.app.state.service.models, source, target, text)
+    except ValueError as error:
+        raise HTTPException(400, str(error)) from None
+
+
+def pairs_of(request: Request) -> dict[str, list[str]]:
+    """The languages that the models read, "" for one that is not known, each with those that it is translated to."""
+    found: dict[str, dict[str, None]] = {}
+    for model in request.app.state.service.models:
+        found.setdefault(model.reads, {}).update(dict.fromkeys(model.writes))
+    return {reads: list(writes) for reads, writes in found.items()}
 
 
 async def translate_texts(
-    request: Request, texts: Sequence[str], options: Options, format: str = "text", context: str = ""
+    request: Request, texts: Sequence[str], options: Options, chosen: Chosen, format: str = "text", context: str = ""
 ) -> list[list[str]]:
     """For each text its translation, then the other hypotheses that differ. context: a text before them, not returned.
     Raises HTTPException."""
     service: Service = request.app.state.service
-    proses: list[Prose] = []
-    sizes: list[int] = []
+    given = [(f"text {number}", text) for number, text in enumerate([context, *texts])]
+    found: list[tuple[Prose, Read]] = []
 
-    async def read(settings: Settings, read: Any) -> list[Source]:
-        grain, code = service.splitting.choose(service.translator, options)
-        check_language(format, code, grain)
-        target = service.translator.target_language(options.tag)
-        for number, text in enumerate([context, *texts]):
-            content = text.encode()
-            proses.append(Prose(content, f"text {number}", format, code, grain, len(content), target))
-        found = await read(proses)
-        sizes.extend(len(segments) for segments, _ in found)
-        spans = sum(len(one) for _, kept in found for one in kept if one)
-        decoding = choose_file_decoding(service.translator, replace(settings.decoding, n_best=1), spans)
-        alike = replace(settings, decoding=replace(decoding, n_best=settings.decoding.n_best))
-        segments = [segment for segments, _ in found for segment in segments]
-        return [Source("texts", segments, alike, kept=[one for _, kept in found for one in kept])]
+    async def read(settings: Settings, *how: Any) -> list[Source]:
+        found.extend(await split_texts(given, format, options, settings, *how))
+        segments = [segment for _, (segments, _) in found for segment in segments]
+        kept = [one for _, (_, some) in found for one in some]
+        return [Source("texts", segments, with_spans(settings, sum(map(len, kept))), kept=kept)]
 
-    opened = await service.open_with(request, options, read)
+    opened = await service.open(request, options, read, chosen=chosen)
     [done] = await opened.wait(request)
     answers: list[list[str]] = [[] for _ in texts]
     for hypothesis in done.translation.hypotheses:
-        start = sizes[0]
-        for prose, size, answer in zip(proses[1:], sizes[1:], answers, strict=True):
-            write = partial(prose.write, hypothesis.segments[start : start + size])
+        (_, (before, _)), *rest = found
+        start = len(before)
+        for (prose, (segments, _)), answer in zip(rest, answers, strict=True):
+            write = partial(prose.write, hypothesis.segments[start : start + len(segments)])
             content, _ = await service.aside.apart(write, prose.size)
-            start += size
+            start += len(segments)
             if (text := content.decode()) not in answer:
                 answer.append(text)
     kept(request).characters += sum(map(len, texts))
     return answers
-
-
-async def detected(request: Request, texts: Sequence[str]) -> dict[str, Any]:
-    """The language that a request without one is taken to have: that of the model."""
-    reads, _ = languages_of(request.app.state.service.translator)
-    try:
-        ranking = await to_thread.run_sync(detect, " ".join(texts))
-    except HTTPException:
-        return {"language": reads, "confidence": 0.0} if reads else {}
-    best = ranking[0]
-    if reads and best["confidence"] > 99 and best["language"] != base_language(reads) and len(" ".join(texts)) > 100:
-        raise HTTPException(400, f"the text looks like {best['language']}, this model reads {reads}: name the source")
-    same = [one for one in ranking if not reads or one["language"] == base_language(reads)]
-    return same[0] if same else {"language": reads, "confidence": 0.0}
 
 
 def kept(request: Request) -> Kept:

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, HTTPException, Request
 from pydantic import Field
 
-from scaleformer.server.clients import (
-    ClientRequest,
-    Kept,
-    choose_tag,
-    detected,
-    kept,
-    language,
-    languages_of,
-    translate_texts,
-)
+from scaleformer.server.clients import ClientRequest, Kept, choose_model, kept, language, pairs_of, translate_texts
 from scaleformer.server.requests import Options, Text
 from scaleformer.system.schema import shown
 
@@ -51,15 +43,15 @@ async def translate_deepl(request: Request, body: DeepLRequest) -> dict[str, Any
     """Translate texts as DeepL's clients ask for it."""
     if body.formality in ("more", "less"):
         raise HTTPException(400, f"formality={body.formality}: this model has one only: leave it out, or prefer_...")
-    options = Options(
-        tag=choose_tag(request.app.state.service.translator, body.source_lang or "auto", body.target_lang)
-    )
+    chosen = await choose_model(request, body.source_lang, body.target_lang, body.text)
+    options = Options()
     if body.split_sentences == "0":
         options.split = "paragraph"
     if body.glossary_id is not None:
         options.terms = _glossary(request, body.glossary_id)[1]
-    source = body.source_lang or (await detected(request, body.text)).get("language", "")
-    answers = await translate_texts(request, body.text, options, "html" if body.tag_handling else "text", body.context)
+    source = body.source_lang or (chosen.detected or {}).get("language", "")
+    format = "html" if body.tag_handling else "text"
+    answers = await translate_texts(request, body.text, options, chosen, format, body.context)
     found = [
         {"detected_source_language": source.upper(), "text": text, "billed_characters": len(given)}
         for given, (text, *_) in zip(body.text, answers, strict=True)
@@ -75,9 +67,9 @@ async def usage(request: Request) -> dict[str, int]:
 
 @router.get("/languages")
 async def languages_deepl(request: Request, type: Literal["source", "target"] = "source") -> list[dict[str, Any]]:
-    """What the model reads or writes, as DeepL says it."""
-    reads, writes = languages_of(request.app.state.service.translator)
-    codes = ([reads] if reads else []) if type == "source" else list(writes)
+    """What the models read or write, as DeepL says it."""
+    pairs = pairs_of(request)
+    codes = filter(None, pairs) if type == "source" else dict.fromkeys(chain(*pairs.values()))
     more = {} if type == "source" else {"supports_formality": False}
     return [{"language": code.upper(), "name": language(code)["name"], **more} for code in codes]
 

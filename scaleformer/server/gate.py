@@ -12,6 +12,7 @@ from collections.abc import Collection
 from math import ceil
 from urllib.parse import parse_qs
 
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -21,7 +22,7 @@ from scaleformer.server.service import Limits
 OPEN = ("/", "/health", "/docs", "/openapi.json", "/languages", "/frontend/settings")  # without the token
 SCHEMES = (b"Bearer ", b"DeepL-Auth-Key ")  # before the token
 KEYED = ("/translate", "/detect", "/translate_file")  # may have it in their body, as `api_key`, for LibreTranslate
-NO_TOKEN = "missing or wrong token: send Authorization: Bearer TOKEN"
+NO_TOKEN = 401, "missing or wrong token: send Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"}
 _KEY_PART = re.compile(rb'name="api_key"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]*)\r\n')
 READING = 60.0  # seconds for the body of a request
 DRAINED = 64 << 20  # bytes read of a body that is too large, so that its client receives the error
@@ -61,6 +62,9 @@ class Gate:
         self._present += 1
         try:
             await self._pass(scope, receive, counted)
+        except HTTPException as error:
+            headers = {**(error.headers or {}), "Connection": "close"}
+            await JSONResponse({"error": error.detail}, error.status_code, headers)(scope, receive, counted)
         finally:
             self._present -= 1
             self._metrics.requests.labels(path, str(status)).inc()
@@ -72,26 +76,21 @@ class Gate:
             given = dict(scope["headers"]).get(b"authorization", b"")
             keyless = not any(hmac.compare_digest(given, kind + self._token) for kind in SCHEMES)
             if keyless and scope["path"] not in KEYED:
-                await _refusal(401, NO_TOKEN, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
-                return
+                raise HTTPException(*NO_TOKEN)
         if self._limits.per_minute and scope["path"] not in OPEN and (seconds := self._wait_of(scope)):
             error = f"more than {self._limits.per_minute} requests in a minute: try again in {seconds} s"
-            await _refusal(429, error, {"Retry-After": str(seconds)})(scope, receive, send)
-            return
+            raise HTTPException(429, error, {"Retry-After": str(seconds)})
         if self._present > self._limits.requests and scope["path"] not in OPEN:
             error = f"{self._limits.requests} requests are in progress: try again in 1 s"
-            await _refusal(429, error, {"Retry-After": "1"})(scope, receive, send)
-            return
+            raise HTTPException(429, error, {"Retry-After": "1"})
         try:
             body = await asyncio.wait_for(self._read(receive), READING)
         except asyncio.TimeoutError:
-            await _refusal(408, f"the request did not arrive within {READING:g} s")(scope, receive, send)
-            return
+            raise HTTPException(408, f"the request did not arrive within {READING:g} s") from None
         if body is None:
             return
         if len(body) > self._limits.body:
-            await _refusal(413, f"more than {self._limits.body:,} bytes: send it in parts")(scope, receive, send)
-            return
+            raise HTTPException(413, f"more than {self._limits.body:,} bytes: send it in parts")
         if (form := form_as_json(scope, body)) is not None:
             if scope["method"] == "GET":  # DeepL's client asks so
                 scope = {**scope, "query_string": bytes(body)}
@@ -99,8 +98,7 @@ class Gate:
             others = [(name, value) for name, value in scope["headers"] if name != b"content-type"]
             scope = {**scope, "headers": [*others, (b"content-type", b"application/json")]}
         if keyless and not hmac.compare_digest(_key(body), self._token or b""):
-            await _refusal(401, NO_TOKEN, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
-            return
+            raise HTTPException(*NO_TOKEN)
         given_out = False
 
         async def read() -> Message:
@@ -157,7 +155,3 @@ def _key(body: bytearray) -> bytes:
     except ValueError:
         return b""
     return str(read.get("api_key", "")).encode() if isinstance(read, dict) else b""
-
-
-def _refusal(status: int, error: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    return JSONResponse({"error": error}, status, {**(headers or {}), "Connection": "close"})

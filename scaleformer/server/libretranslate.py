@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
@@ -10,20 +11,11 @@ from fastapi import APIRouter, File, Form, HTTPException, Request, Response, Upl
 from pydantic import Field
 
 from scaleformer.formats.recognition import FORMATS, TRANSLATED
-from scaleformer.server.clients import (
-    ClientRequest,
-    Kept,
-    choose_tag,
-    detect,
-    detected,
-    kept,
-    language,
-    languages_of,
-    translate_texts,
-)
+from scaleformer.server.clients import ClientRequest, Kept, choose_model, kept, language, pairs_of, translate_texts
+from scaleformer.server.models import MISSING, detect
 from scaleformer.server.requests import Options, Text
 from scaleformer.server.service import Service
-from scaleformer.server.sources import clean_name
+from scaleformer.server.sources import clean_name, open_upload
 from scaleformer.system.schema import shown
 
 FILES = 32  # kept, the latest
@@ -46,39 +38,40 @@ class DetectRequest(ClientRequest):
 
 async def translate_libre(request: Request, body: LibreRequest) -> dict[str, Any]:
     """The answer of `/translate` as LibreTranslate gives it. Raises HTTPException."""
-    service: Service = request.app.state.service
-    tag = choose_tag(service.translator, body.source, body.target)
     texts = [body.q] if isinstance(body.q, str) else body.q
-    options = Options(tag=tag, n_best=body.alternatives + 1) if body.alternatives else Options(tag=tag)
-    if body.alternatives:
-        options.strategy, options.beam_size = "beam", max(service.decoding.beam_size, body.alternatives + 1)
-    answers = await translate_texts(request, texts, options, body.format)
+    chosen = await choose_model(request, body.source, body.target, texts)
+    options = Options()
+    if wanted := body.alternatives and body.alternatives + 1:
+        options = Options(n_best=wanted, strategy="beam", beam_size=max(chosen.model.decoding.beam_size, wanted))
+    answers = await translate_texts(request, texts, options, chosen, body.format)
     found: dict[str, Any] = {"translatedText": [first for first, *_ in answers]}
     if body.alternatives:
         found["alternatives"] = [others for _, *others in answers]
-    if body.source == "auto" and (known := await detected(request, texts)):
-        found["detectedLanguage"] = [known] * len(texts)
+    if chosen.detected:
+        found["detectedLanguage"] = [chosen.detected] * len(texts)
     return found if isinstance(body.q, list) else {name: values[0] for name, values in found.items()}
 
 
 @router.post("/detect")
 async def detect_language(request: Request, body: DetectRequest) -> list[dict[str, Any]]:
     """The language of a text, as LibreTranslate says it."""
-    return await to_thread.run_sync(detect, body.q)
+    try:
+        return (await to_thread.run_sync(detect, body.q))[:3]
+    except ImportError:
+        raise HTTPException(501, MISSING) from None
 
 
 @router.get("/languages")
 async def languages(request: Request) -> list[dict[str, Any]]:
-    """What the model translates, as LibreTranslate says it."""
-    reads, writes = languages_of(request.app.state.service.translator)
-    return [{**language(reads), "targets": list(writes)}] if reads else []
+    """What the models translate, as LibreTranslate says it."""
+    return [{**language(reads), "targets": writes} for reads, writes in pairs_of(request).items() if reads]
 
 
 @router.get("/frontend/settings")
 async def frontend_settings(request: Request) -> dict[str, Any]:
     """What a client of LibreTranslate adapts itself to."""
     service: Service = request.app.state.service
-    reads, writes = languages_of(service.translator)
+    first = service.models[0]
     keyed = request.app.state.token is not None
     return {
         "apiKeys": keyed,
@@ -88,7 +81,7 @@ async def frontend_settings(request: Request) -> dict[str, Any]:
         "filesTranslation": True,
         "supportedFilesFormat": sorted(ending for name in TRANSLATED for ending in FORMATS[name].endings),
         "suggestions": False,
-        "language": {"source": language(reads), "target": language(next(iter(writes), ""))},
+        "language": {"source": language(first.reads), "target": language(next(iter(first.writes), ""))},
     }
 
 
@@ -101,9 +94,15 @@ async def translate_file_to_fetch(
 ) -> dict[str, str]:
     """Translate a file, as LibreTranslate does: the answer says where it can be fetched."""
     service: Service = request.app.state.service
-    options = Options(tag=choose_tag(service.translator, source, target))
     name = clean_name(file.filename or "")
-    opened = await service.open_file(request, await file.read(), name, options)
+    options = Options()
+    chosen = None
+    if source == "auto" and service.reads_several:
+        options.target_language = target
+    else:
+        chosen = await choose_model(request, source, target)
+    read = partial(open_upload, await file.read(), name, options, service.limits.body)
+    opened = await service.open(request, options, read, chosen=chosen)
     report, content = await opened.file(name, [done.translation for done in await opened.wait(request)])
     key = Kept.add(kept(request).files, (report.name, content), FILES)
     return {"translatedFileUrl": f"{request.base_url}download_file/{key}/{quote(report.name)}"}

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, RootModel, model_validator
 
 from scaleformer.decoding.config import DecodingConfig, Draft, Mode, Strategy
-from scaleformer.server.worker import Settings
+from scaleformer.server.models import Model, Settings
 from scaleformer.system.schema import from_mapping, shown
 from scaleformer.text.terms import is_expression
 from scaleformer.translation.files.documents import Split
@@ -55,21 +55,25 @@ class Options(BaseModel):
     terms: Annotated[dict[Text, Text], Field(max_length=1000)] | None = None
     split: Split | None = None
     source_language: Annotated[str, Field(pattern="^[a-z]{2,3}$")] | None = None
+    target_language: Annotated[str, Field(pattern="^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")] | None = None
     align: bool = False
     confidence: bool = False
 
-    def settings(self, decoding: DecodingConfig) -> Settings:
-        """The server's settings, overridden by these. Raises ValueError if they do not fit together."""
+    def settings(self, model: Model, tag: str | None) -> Settings:
+        """The settings of a model, overridden by these; tag: that of the target language. Raises ValueError if they do
+        not fit together."""
         given = {name: value for name, value in self.model_dump(exclude_none=True).items() if name in _DECODING}
-        chosen = from_mapping(DecodingConfig, {**asdict(decoding), **given}, "decoding")
+        chosen = from_mapping(DecodingConfig, {**asdict(model.decoding), **given}, "decoding")
         chosen.refuse_unread(given)
         terms = self.terms or {}
         if expression := next(filter(is_expression, terms), None):
             raise ValueError(f"terms: {shown(expression)} is a regular expression, which a server does not take")
         if self.align and not chosen.match_segments:
             raise ValueError("align: is of segments of the source: set match_segments=true")
-        how = self.mode, self.max_tokens, self.tag, tuple(terms.items()), self.align, self.confidence
-        settings = Settings(chosen, *how)
+        if self.confidence and model.uncalibrated:
+            raise ValueError(f"options.confidence: {model.uncalibrated}")
+        how = self.mode, self.max_tokens, self.tag or tag, tuple(terms.items()), self.align, self.confidence
+        settings = Settings(model, chosen, *how)
         settings.request([()])  # raises where they do not fit together
         return settings
 

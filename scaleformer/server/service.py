@@ -9,26 +9,24 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
+from anyio import to_thread
 from fastapi import HTTPException, Request
 
-from scaleformer.decoding.config import DecodingConfig
 from scaleformer.server.aside import Aside, while_present
 from scaleformer.server.corrections import Corrections
 from scaleformer.server.metrics import Metrics
+from scaleformer.server.models import Chosen, Model, Settings, choose
 from scaleformer.server.reading import Prose, Read, read_all
-from scaleformer.server.requests import Alternative, FileReport, Options, SourceDocument, Timing, TranslatedDocument
-from scaleformer.server.sources import Source, Splitting, open_documents, open_upload, target_name
-from scaleformer.server.worker import Busy, Done, Ending, Failed, Job, Ticket, Worker, Written
-from scaleformer.system.errors import DataError
-from scaleformer.translation.confidence import Confidence
+from scaleformer.server.requests import Alternative, FileReport, Options, Timing, TranslatedDocument
+from scaleformer.server.sources import ReadAll, Source, Splitting, target_name
+from scaleformer.server.worker import Done, Job, Ticket, Worker, Written
 from scaleformer.translation.notices import empty_places, is_long
 from scaleformer.translation.translations import DocumentHypothesis, Translation
-from scaleformer.translation.translator import Translator
 from scaleformer.translation.word_alignments import as_pharaoh
 
-T = TypeVar("T")
+Reader = Callable[[Settings, Splitting, ReadAll], Awaitable[list[Source]]]
 Target = Sequence[str] | None  # translations of all segments of a document; None to translate it
 PULSE = 10.0  # seconds between the keep-alive comments of a stream
 
@@ -54,92 +52,91 @@ class Limits:
 
 
 class Service:
-    """Opens requests (`open`, `open_file`); an `Opened` one gives the `events` and the `answer` of its documents."""
+    """Opens requests; an `Opened` one gives the `events` and the `answer` of its documents.
+
+    models  one, or several with pairs of languages, by which requests choose
+    """
 
     def __init__(
-        self,
-        translator: Translator,
-        decoding: DecodingConfig,
-        limits: Limits,
-        splitting: Splitting,
-        name: str,
-        corrections: Corrections | None = None,
+        self, models: Sequence[Model], limits: Limits, splitting: Splitting, corrections: Corrections | None = None
     ) -> None:
-        self.translator, self.decoding, self.limits, self.splitting = translator, decoding, limits, splitting
-        self.name, self.corrections = name, corrections
-        self.metrics = Metrics()
-        self.confidence, self.uncalibrated = None, ""
-        try:
-            self.confidence = Confidence.of(translator)
-        except DataError as error:
-            self.uncalibrated = str(error)
-        self.worker = Worker(translator, limits.waiting, self.metrics, self.confidence)
+        self.models, self.limits, self.splitting, self.corrections = models, limits, splitting, corrections
+        self.metrics = Metrics([model.name for model in models] if len(models) > 1 else ())
+        self.worker = Worker(limits.waiting, self.metrics)
         self.aside = Aside()
 
-    async def open(self, request: Request, documents: Sequence[SourceDocument], options: Options) -> Opened:
-        """Queue the documents of a request. Raises HTTPException, also if the client disconnects."""
-        read = partial(open_documents, self.translator, documents, options, self.splitting)
-        return await self.open_with(request, options, read, [document.target for document in documents])
+    @property
+    def reads_several(self) -> bool:
+        """Whether the models read different languages."""
+        return len({model.reads for model in self.models}) > 1
 
-    async def open_file(
-        self, request: Request, content: bytes, name: str, options: Options, targets: Sequence[Target] | None = None
-    ) -> Opened:
-        """Like `open`, for a file; targets: the translations of its documents."""
-        read = partial(open_upload, self.translator, content, name, options, self.splitting, largest=self.limits.body)
-        return await self.open_with(request, options, read, targets)
-
-    async def open_with(
+    async def open(
         self,
         request: Request,
         options: Options,
-        read: Callable[..., Awaitable[list[Source]]],
+        read: Reader,
         targets: Sequence[Target] | None = None,
+        chosen: Chosen | None = None,
     ) -> Opened:
-        """Like `open`, for the documents that `read(settings=, read=)` gives; see `open_documents`."""
-        return await while_present(request, self._open(options, read, targets))
+        """Queue the documents of a request. Raises HTTPException, also if the client disconnects.
+
+        read     gives them, as `open_documents` and `open_upload` do
+        targets  the translations of those that have some
+        chosen   the model; None for the one that the options name, or the language of the documents
+        """
+        return await while_present(request, self._open(options, read, targets, chosen))
+
+    async def _chosen(self, options: Options, read: Reader) -> Chosen:
+        """The model that the options choose. Raises ValueError as `choose`."""
+        if len(self.models) == 1 and options.target_language is None:
+            return Chosen(self.models[0])
+        if options.tag is not None and options.target_language is not None:
+            raise ValueError("options.tag and options.target_language both name a language: leave one of them out")
+        text = None
+        if options.source_language is None and self.reads_several:
+            sources = await read(Options().settings(self.models[0], None), self.splitting, self._read)
+            text = " ".join(segment for source in sources for segment in source.segments)
+        return await to_thread.run_sync(choose, self.models, options.source_language, options.target_language, text)
 
     async def _open(
-        self, options: Options, read: Callable[..., Awaitable[list[Source]]], targets: Sequence[Target] | None
+        self,
+        options: Options,
+        read: Reader,
+        targets: Sequence[Target] | None,
+        chosen: Chosen | None,
     ) -> Opened:
         deadline = time.monotonic() + self.limits.seconds
         try:
-            if options.confidence and self.uncalibrated:
-                raise DataError(f"options.confidence: {self.uncalibrated}")
-            sources = await read(settings=options.settings(self.decoding), read=self._read)
+            model, tag, _ = chosen or await self._chosen(options, read)
+            settings = options.settings(model, tag)
+            sources = await read(settings, self.splitting, self._read)
             size = sum(source.size for source in sources)
             if self.corrections is not None:
-                fill = partial(self.corrections.fill, sources, options.tag or self.translator.tag)
-                sources = await self.aside.in_thread(fill, size)
+                sources = await self.aside.in_thread(partial(self.corrections.fill, sources, settings), size)
             sizes = await self.aside.in_thread(partial(self._measure, sources), size)
             given = _given(sources, targets)
         except ValueError as error:
             raise HTTPException(422, " ".join(str(error).split("\n"))) from None
         ticket = Ticket()
         jobs = [
-            Job(
-                ticket, number, source.name, source.segments, source.settings, tokens, size, source.draft, source.forced
-            )
+            Job(ticket, number, source, tokens, size)
             for number, (source, (tokens, size)) in enumerate(zip(sources, sizes, strict=True))
             if number not in given
         ]
-        if (size := sum(job.size for job in jobs)) > self.limits.waiting:
-            raise HTTPException(413, f"{size:,} characters, more than {self.limits.waiting:,}: send them in parts")
-        try:
-            self.worker.submit(jobs)
-        except Busy as error:
-            raise HTTPException(429, str(error), {"Retry-After": str(error.seconds)}) from None
-        except Ending as error:
-            raise HTTPException(503, str(error)) from None
+        if (queued := sum(job.size for job in jobs)) > self.limits.waiting:
+            raise HTTPException(413, f"{queued:,} characters, more than {self.limits.waiting:,}: send them in parts")
+        self.worker.submit(jobs)
         for number, translation in given.items():
             ticket.tell(Done(number, translation))
-        return Opened(self, sources, ticket, deadline)
+        return Opened(self, model, sources, size, ticket, deadline)
 
     def _measure(self, sources: Sequence[Source]) -> list[tuple[int, int]]:
         """Tokens and characters of each source. Raises ValueError if one is too long to translate at once."""
         sizes = []
         for source in sources:
-            self.translator.tag_tokens(source.settings.tag)
-            counts = [len(tokens) + 1 for tokens in self.translator.source_tokenizer.encode_batch(source.segments)]
+            translator = source.settings.model.translator
+            translator.tag_tokens(source.settings.tag)
+            counts = [len(tokens) + 1 for tokens in translator.source_tokenizer.encode_batch(source.segments)]
             pieces = source.settings.max_tokens if source.settings.mode == "document" else 0
             most = sum(counts) if pieces is None else max([*counts, min(sum(counts), pieces)], default=0)
             if most > self.limits.longest:
@@ -156,12 +153,16 @@ class Service:
         return await self.aside.apart(partial(read_all, proses), sum(prose.size for prose in proses)) if proses else []
 
 
+@dataclass(frozen=True)
 class Opened:
-    """A request whose documents are queued."""
+    """A request whose documents are queued; size: how much there is to read."""
 
-    def __init__(self, service: Service, sources: Sequence[Source], ticket: Ticket, deadline: float) -> None:
-        self._service, self.sources, self._ticket, self._deadline = service, sources, ticket, deadline
-        self._size = sum(source.size for source in sources)
+    _service: Service
+    model: Model
+    sources: Sequence[Source]
+    _size: int
+    _ticket: Ticket
+    _deadline: float
 
     def cancel(self) -> None:
         """Give the request up."""
@@ -182,8 +183,8 @@ class Opened:
                 except asyncio.TimeoutError:
                     yield None
                     continue
-                if isinstance(event, Failed):
-                    raise HTTPException(event.status, event.error)
+                if isinstance(event, HTTPException):
+                    raise event
                 if isinstance(event, Written):
                     end = event.start + len(event.texts)
                     if end <= sent[event.document]:  # a failed batch was translated again
@@ -247,8 +248,9 @@ class Opened:
         return found
 
     def _long(self, segments: Sequence[str]) -> list[int]:
-        tokens = self._service.translator.source_tokenizer.encode_batch(segments)
-        return [i for i, each in enumerate(tokens) if is_long(each, self._service.translator.longest_segment)]
+        translator = self.model.translator
+        tokens = translator.source_tokenizer.encode_batch(segments)
+        return [i for i, each in enumerate(tokens) if is_long(each, translator.longest_segment)]
 
     async def file(self, name: str, translations: Sequence[Translation]) -> tuple[FileReport, bytes]:
         """The report on the translated file, and its content."""
@@ -264,10 +266,10 @@ class Opened:
 
     def _report(self, name: str, translations: Sequence[Translation], notes: Mapping[str, int]) -> FileReport:
         pairs = list(zip(self.sources, translations, strict=True))
-        translator, file = self._service.translator, self.sources[0].file
-        language = file.language if isinstance(file, Prose) else translator.segmentation.get("source_language") or ""
+        first = self.sources[0]
+        language = first.file.language if isinstance(first.file, Prose) else self.model.reads
         return FileReport(
-            name=target_name(name, language, translator.target_language(self.sources[0].settings.tag)),
+            name=target_name(name, language, self.model.target_language(first.settings.tag)),
             documents=len(pairs),
             segments=sum(translation.source_segments for translation in translations),
             finished=all(translation.finished for translation in translations),

@@ -13,9 +13,9 @@ from anyio import to_thread
 
 from scaleformer.formats.lines import Input
 from scaleformer.formats.segments import Kept
+from scaleformer.server.models import Model, Settings
 from scaleformer.server.reading import Prose, Read
 from scaleformer.server.requests import Options, SourceDocument
-from scaleformer.server.worker import Settings
 from scaleformer.system.errors import DataError
 from scaleformer.translation.files.documents import (
     Split,
@@ -27,7 +27,6 @@ from scaleformer.translation.files.documents import (
 )
 from scaleformer.translation.files.lines import LinesFile
 from scaleformer.translation.forced import ForcedTexts, read_forced
-from scaleformer.translation.translator import Translator
 
 UNPACKED = 16  # times the largest body: the limit for unpacked archives
 _GZIP = b"\x1f\x8b"
@@ -64,38 +63,51 @@ class Splitting:
     split: Split
     source_language: str | None
 
-    def choose(self, translator: Translator, options: Options) -> tuple[str, str]:
+    def choose(self, model: Model, options: Options) -> tuple[str, str]:
         """The grain and the language. Without a known language prose is split into paragraphs, unless the client asks
         for sentences. Raises ValueError."""
         split = options.split or self.split
-        language = options.source_language or self.source_language
-        if split == "auto" and not (language or translator.segmentation.get("source_language")):
+        language = options.source_language or self.source_language or model.reads
+        if split == "auto" and not language:
             split = "paragraph"
-        return choose_splitting(translator, split, language)
+        return choose_splitting(model.translator, split, language)
+
+
+async def split_texts(
+    texts: Sequence[tuple[str, str]],
+    format: str,
+    options: Options,
+    settings: Settings,
+    splitting: Splitting,
+    read: ReadAll,
+) -> list[tuple[Prose, Read]]:
+    """Texts, given by their names in messages, with their segments. Raises ValueError in one line."""
+    grain, language = splitting.choose(settings.model, options)
+    check_language(format, language, grain)
+    target = settings.model.target_language(settings.tag)
+    coded = [(name, text.encode()) for name, text in texts]
+    proses = [Prose(content, name, format, language, grain, len(content), target) for name, content in coded]
+    return list(zip(proses, await read(proses), strict=True))
+
+
+def with_spans(settings: Settings, spans: int) -> Settings:
+    """The settings for prose with so many spans, which each segment of the translation has to have."""
+    decoding = choose_file_decoding(settings.model.translator, replace(settings.decoding, n_best=1), spans)
+    return replace(settings, decoding=replace(decoding, n_best=settings.decoding.n_best))
 
 
 async def open_documents(
-    translator: Translator,
-    documents: Sequence[SourceDocument],
-    options: Options,
-    splitting: Splitting,
-    settings: Settings,
-    read: ReadAll,
+    documents: Sequence[SourceDocument], options: Options, settings: Settings, splitting: Splitting, read: ReadAll
 ) -> list[Source]:
     """The documents of a request. Raises ValueError in one line."""
     names = [str(number) if document.id is None else document.id for number, document in enumerate(documents)]
-    texts: dict[int, Prose] = {}
-    for number, document in enumerate(documents):
-        if document.text is not None:
-            grain, language = splitting.choose(translator, options)
-            check_language("text", language, grain)
-            content = document.text.encode()
-            texts[number] = Prose(content, f"document {names[number]}", "text", language, grain, len(content))
+    texts = {n: document.text for n, document in enumerate(documents) if document.text is not None}
     found = [Source(name, document.source or (), settings) for name, document in zip(names, documents, strict=True)]
-    for (number, text), (segments, kept) in zip(texts.items(), await read(list(texts.values())), strict=True):
-        decoding = choose_file_decoding(translator, replace(settings.decoding, n_best=1), sum(map(len, kept)))
-        alike = replace(settings, decoding=replace(decoding, n_best=settings.decoding.n_best))
-        found[number] = Source(names[number], segments, alike, text, kept)
+    if texts:
+        given = [(f"document {names[n]}", text) for n, text in texts.items()]
+        split = await split_texts(given, "text", options, settings, splitting, read)
+        for number, (prose, (segments, kept)) in zip(texts, split, strict=True):
+            found[number] = Source(names[number], segments, with_spans(settings, sum(map(len, kept))), prose, kept)
     return [
         replace(source, draft=document.draft, forced=read_forced(vars(document), source.name, len(source.segments)))
         for source, document in zip(found, documents, strict=True)
@@ -103,14 +115,13 @@ async def open_documents(
 
 
 async def open_upload(
-    translator: Translator,
     content: bytes,
     name: str,
     options: Options,
-    splitting: Splitting,
-    settings: Settings,
-    read: ReadAll,
     largest: int,
+    settings: Settings,
+    splitting: Splitting,
+    read: ReadAll,
 ) -> list[Source]:
     """The documents of a file. Raises DataError in one line if the file cannot be read or is too large when unpacked;
     ValueError for wrong settings."""
@@ -118,12 +129,13 @@ async def open_upload(
     if content.startswith(_GZIP):
         raise DataError(f"{name}: is compressed: send it uncompressed")
     size = await to_thread.run_sync(_unpacked, content, name, UNPACKED * largest)
-    grain, language = splitting.choose(translator, options)
+    model = settings.model
+    grain, language = splitting.choose(model, options)
     source = Input(name, content)
     format = check_format(source)
     if format == "jsonl":
         lines = await to_thread.run_sync(read_lines_file, source, format)
-        alike = replace(settings, decoding=choose_file_decoding(translator, settings.decoding, 0))
+        alike = replace(settings, decoding=choose_file_decoding(model.translator, settings.decoding, 0))
         return [
             Source(document.name, document.source, alike, lines, draft=document.draft, forced=document.forced)
             for document in lines.documents
@@ -131,9 +143,9 @@ async def open_upload(
     by_line = format == "text" and (options.split or splitting.split) == "auto"
     grain = "none" if by_line else grain
     check_language(format, language, grain)
-    prose = Prose(content, name, format, language, grain, size, translator.target_language(options.tag))
+    prose = Prose(content, name, format, language, grain, size, model.target_language(settings.tag))
     [(segments, kept)] = await read([prose])
-    alike = replace(settings, decoding=choose_file_decoding(translator, settings.decoding, sum(map(len, kept))))
+    alike = replace(settings, decoding=choose_file_decoding(model.translator, settings.decoding, sum(map(len, kept))))
     return [Source(name, segments, alike, prose, kept)]
 
 

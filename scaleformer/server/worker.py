@@ -10,46 +10,22 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from math import ceil
 
-from scaleformer.decoding.config import DecodingConfig, Mode
+from fastapi import HTTPException
+
 from scaleformer.server.metrics import Metrics
+from scaleformer.server.sources import Source
 from scaleformer.system.allocator import give_back_memory
 from scaleformer.system.errors import is_out_of_memory, one_line
-from scaleformer.translation.confidence import Confidence
-from scaleformer.translation.forced import ForcedTexts
-from scaleformer.translation.request import Listener, Request
+from scaleformer.translation.request import Listener
 from scaleformer.translation.translations import Translation
-from scaleformer.translation.translator import Translator
 from scaleformer.translation.word_alignments import Links, align_words
 
 log = logging.getLogger(__name__)
 
 GIVE_BACK_EVERY = 10.0  # seconds: bodies and documents of all sizes leave holes that would add up
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The settings that a batch shares; see `Request`. align, confidence: whether to align words and judge segments."""
-
-    decoding: DecodingConfig
-    mode: Mode = "document"
-    max_tokens: int | None = None
-    tag: str | None = None
-    terms: tuple[tuple[str, str], ...] = ()
-    align: bool = False
-    confidence: bool = False
-
-    def request(
-        self,
-        documents: Sequence[Sequence[str]],
-        names: Sequence[str] = (),
-        drafts: Sequence[Sequence[str]] = (),
-        forced: Sequence[ForcedTexts] = (),
-    ) -> Request:
-        """The request to the translator. Raises ValueError for settings that do not fit together."""
-        how = self.mode, self.max_tokens, self.tag
-        return Request(documents, self.decoding, names, *how, forced, dict(self.terms), drafts)
 
 
 @dataclass(frozen=True)
@@ -70,27 +46,9 @@ class Done:
     alignments: Sequence[Links] | None = None
 
 
-@dataclass(frozen=True)
-class Failed:
-    """A failed request: its HTTP status and error."""
-
-    status: int
-    error: str
-
-
-class Busy(Exception):
-    """The queue is full; seconds: when to try again."""
-
-    def __init__(self, seconds: int) -> None:
-        super().__init__(f"the queue is full: try again in {seconds} s")
-        self.seconds = seconds
-
-
-class Ending(Exception):
+def ending() -> HTTPException:
     """The server is shutting down."""
-
-    def __init__(self) -> None:
-        super().__init__("the server is shutting down: try again when it is back")
+    return HTTPException(503, "the server is shutting down: try again when it is back")
 
 
 @dataclass(eq=False)
@@ -101,14 +59,14 @@ class Ticket:
     submitted, begun, ended  seconds of the monotonic clock
     """
 
-    events: asyncio.Queue[Written | Done | Failed] = field(default_factory=asyncio.Queue)
+    events: asyncio.Queue[Written | Done | HTTPException] = field(default_factory=asyncio.Queue)
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     wanted: bool = True
     submitted: float = field(default_factory=time.monotonic)
     begun: float | None = None
     ended: float | None = None
 
-    def tell(self, event: Written | Done | Failed) -> None:
+    def tell(self, event: Written | Done | HTTPException) -> None:
         """Queue an event, from any thread."""
         with suppress(RuntimeError):  # the loop is closed: nobody listens
             self.loop.call_soon_threadsafe(self.events.put_nowait, event)
@@ -116,30 +74,23 @@ class Ticket:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A document of a request, its number there; name: seeds its samples; tokens, size (characters): of its source."""
+    """A document of a request, its number there; tokens, size (characters): of its source."""
 
     ticket: Ticket
     document: int
-    name: str
-    segments: Sequence[str]
-    settings: Settings
+    source: Source
     tokens: int
     size: int
-    draft: Sequence[str] | None
-    forced: ForcedTexts
 
 
 class Worker:
     """Translates jobs in order of arrival; jobs with the settings of the first one join its batch.
 
-    room        the most characters in the queue
-    confidence  what judges segments
+    room  the most characters in the queue
     """
 
-    def __init__(
-        self, translator: Translator, room: int, metrics: Metrics, confidence: Confidence | None = None
-    ) -> None:
-        self._translator, self.room, self._metrics, self._confidence = translator, room, metrics, confidence
+    def __init__(self, room: int, metrics: Metrics) -> None:
+        self.room, self._metrics = room, metrics
         self._waiting: deque[Job] = deque()
         self._size = 0  # characters in the queue
         self._rate = 1000.0  # characters a second
@@ -159,13 +110,14 @@ class Worker:
         return len(self._waiting)
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Queue all documents of a request or none. Raises Busy, Ending."""
+        """Queue all documents of a request or none. Raises HTTPException where there is no room, or soon no server."""
         size = sum(job.size for job in jobs)
         with self._changed:
             if self._ending:
-                raise Ending
+                raise ending()
             if self._size and self._size + size > self.room:
-                raise Busy(min(60, ceil(self._size / self._rate)))
+                seconds = str(min(60, ceil(self._size / self._rate)))
+                raise HTTPException(429, f"the queue is full: try again in {seconds} s", {"Retry-After": seconds})
             self._set([*self._waiting, *jobs])
             self._changed.notify()
 
@@ -180,7 +132,7 @@ class Worker:
         with self._changed:
             self._ending = True
             for ticket in {job.ticket for job in self._waiting if job.ticket.begun is None}:
-                ticket.tell(Failed(503, str(Ending())))
+                ticket.tell(ending())
             self._set([job for job in self._waiting if job.ticket.begun is not None])
             self._changed.notify()
 
@@ -217,9 +169,9 @@ class Worker:
             rest: list[Job] = []
             tokens = 0
             for job in self._waiting:
-                settings = (batch or [job])[0].settings
+                settings = (batch or [job])[0].source.settings
                 most = settings.decoding.batch_tokens // settings.decoding.rows
-                if job.settings == settings and (not batch or tokens + job.tokens <= most):
+                if job.source.settings == settings and (not batch or tokens + job.tokens <= most):
                     batch.append(job)
                     tokens += job.tokens
                 else:
@@ -228,7 +180,8 @@ class Worker:
             return batch
 
     def _translate(self, batch: Sequence[Job]) -> None:
-        settings = batch[0].settings
+        settings = batch[0].source.settings
+        model = settings.model
         rest = deque(batch)
 
         def watch(document: int, start: int, texts: Sequence[str]) -> bool:
@@ -242,20 +195,21 @@ class Worker:
         def finish(translation: Translation) -> None:
             alignments = None
             if settings.align:  # in this thread: the attention of the model gives its weights meanwhile
-                tag = self._translator.tag_tokens(settings.tag)
-                [alignments] = align_words(self._translator, [rest[0].segments], [translation], tag)
+                tag = model.translator.tag_tokens(settings.tag)
+                [alignments] = align_words(model.translator, [rest[0].source.segments], [translation], tag)
             job = rest.popleft()
-            if settings.confidence and self._confidence is not None:
-                what = [job.segments], [translation], [job.forced], settings.tag
-                [translation] = self._confidence.judge(self._translator, *what)
+            if settings.confidence and model.confidence is not None:
+                what = [job.source.segments], [translation], [job.source.forced], settings.tag
+                [translation] = model.confidence.judge(model.translator, *what)
             self._count(job, translation)
             job.ticket.ended = time.monotonic()
             job.ticket.tell(Done(job.document, translation, alignments))
 
         try:
-            what = [(job.segments, job.name, job.draft or (), job.forced) for job in batch]
+            found = [job.source for job in batch]
+            what = [(one.segments, one.name, one.draft or (), one.forced) for one in found]
             request = settings.request(*zip(*what, strict=True))
-            self._translator.translate_documents(request, Listener(finished=finish, segments=watch))
+            model.translator.translate_documents(request, Listener(finished=finish, segments=watch))
         except _GivenUp:
             pass
         except Exception as error:
@@ -269,19 +223,20 @@ class Worker:
         if not job.ticket.wanted:
             self._metrics.given_up.inc()
             return
-        self._metrics.documents.inc()
-        self._metrics.segments.inc(translation.source_segments)
-        self._metrics.source_tokens.inc(translation.source_tokens)
+        count = partial(self._metrics.count, job.source.settings.model.name)
+        count("documents", 1)
+        count("segments", translation.source_segments)
+        count("source_tokens", translation.source_tokens)
 
 
 class _GivenUp(Exception):
     """All requests of the batch were given up."""
 
 
-def _failure(error: Exception) -> Failed:
+def _failure(error: Exception) -> HTTPException:
     if is_out_of_memory(error):
-        return Failed(507, one_line(error) or "")
+        return HTTPException(507, one_line(error) or "")
     if isinstance(error, ValueError):
-        return Failed(422, one_line(error) or "")
+        return HTTPException(422, one_line(error) or "")
     log.error("a document could not be translated", exc_info=error)
-    return Failed(500, f"{type(error).__name__}: internal server error, see the log")
+    return HTTPException(500, f"{type(error).__name__}: internal server error, see the log")

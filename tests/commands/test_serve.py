@@ -44,11 +44,12 @@ def test_settings_reach_the_server(serve, tmp_path, monkeypatch):
     run = make_run(tmp_path / "run")
     monkeypatch.setenv("SCALEFORMER_TOKEN", "abc")
     app, service = serve(f"checkpoint={run}", "decoding=beam", "decoding.beam_size=3", "body=5000", "seconds=9")
-    assert (service.decoding.strategy, service.decoding.beam_size) == ("beam", 3)
-    assert (service.limits.body, service.limits.seconds, service.name) == (5000, 9, "run")
+    [model] = service.models
+    assert (model.decoding.strategy, model.decoding.beam_size) == ("beam", 3)
+    assert (service.limits.body, service.limits.seconds, model.name) == (5000, 9, "run")
     assert app.state.token == "abc"
     app, service = serve(f"checkpoint={run}", "token=mine")
-    assert (app.state.token, service.decoding.strategy) == ("mine", "greedy")
+    assert (app.state.token, service.models[0].decoding.strategy) == ("mine", "greedy")
 
 
 def test_what_is_wrong_is_one_line(serve, tmp_path):
@@ -81,3 +82,17 @@ def test_access_from_other_machines_needs_a_token(serve, tmp_path, caplog):
     serve(f"checkpoint={run}", "host=localhost")
     serve(f"checkpoint={run}", "host=0.0.0.0", "token=abc")
     assert "token" not in caplog.text
+
+
+def test_several_models_by_their_languages(serve, tmp_path):
+    first, second = make_run(tmp_path / "a"), make_run(tmp_path / "b", seed=2)
+    _, service = serve(f"models={{en-es: {first}, en-fr: {second}, de-es: {first}}}")
+    found = [(model.name, model.reads, list(model.writes)) for model in service.models]
+    assert found == [("en-es", "en", ["es"]), ("en-fr", "en", ["fr"]), ("de-es", "de", ["es"])]
+    assert service.models[0].translator is service.models[2].translator
+    assert service.models[1].translator.sha256 != service.models[0].translator.sha256
+    wanted = "wanted checkpoint=RUN for one model, or models={en-es: RUN, en-fr: RUN2} for several"
+    for settings in ([], [f"checkpoint={first}", f"models={{en-es: {second}}}"]):
+        assert wanted in error_line(serve(*settings))
+    assert "tag=2es: models= are chosen by" in error_line(serve(f"models={{en-es: {first}}}", "tag=2es"))
+    assert "models: 'english': wanted the two languages" in error_line(serve(f"models={{english: {first}}}"))

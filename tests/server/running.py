@@ -13,6 +13,7 @@ import httpx
 
 from scaleformer.server.app import make_app
 from scaleformer.server.corrections import Corrections
+from scaleformer.server.models import Model
 from scaleformer.server.run import Server, open_socket
 from scaleformer.server.service import Limits, Service
 from scaleformer.server.sources import Splitting
@@ -30,14 +31,16 @@ class Running:
 
     def __init__(
         self,
-        translator: Translator,
+        translator: Translator | Sequence[Model],
         token: str | None = None,
         origins: Sequence[str] = (),
         corrections: Corrections | None = None,
         **limits: Any,
     ) -> None:
-        how = translator.decoding, Limits(**limits), Splitting("auto", None), "run", corrections
-        self.service = Service(translator, *how)
+        models = translator
+        if isinstance(translator, Translator):
+            models = [Model(translator, translator.decoding, "run")]
+        self.service = Service(models, Limits(**limits), Splitting("auto", None), corrections)
         listener = open_socket("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         self.server = Server(make_app(self.service, token, origins), self.service)
@@ -71,7 +74,7 @@ class Running:
 
 
 @contextmanager
-def running(translator: Translator, token: str | None = None, **limits: Any) -> Iterator[Running]:
+def running(translator: Translator | Sequence[Model], token: str | None = None, **limits: Any) -> Iterator[Running]:
     """A server for a block."""
     server = Running(translator, token, **limits)
     try:

@@ -7,7 +7,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from scaleformer.server.clients import detect
+from scaleformer.server.models import detect
 from scaleformer.translation.translator import Translator
 from tests.runs import make_run
 from tests.server.running import Running, error_of, running

@@ -119,13 +119,13 @@ def test_the_file_is_refused_where_it_cannot_be_read(server):
     assert error_of(server.client.post("/translate/file")) == "file: missing; /docs says what is wanted"
 
 
-def test_nothing_fails_in_a_server_of_its_own(translator):
+def test_nothing_fails_in_a_server_of_its_own(translator, monkeypatch):
     """An unexpected error in the worker is one line for the client."""
     server = Running(translator)
     try:
-        server.service.worker._translator = None  # type: ignore[assignment]
+        monkeypatch.setitem(vars(translator), "translate_documents", None)
         response = server.post(documents=documents())
         assert response.status_code == 500
-        assert error_of(response) == "AttributeError: internal server error, see the log"
+        assert error_of(response) == "TypeError: internal server error, see the log"
     finally:
         server.stop()

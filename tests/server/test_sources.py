@@ -9,16 +9,22 @@ from dataclasses import fields
 import pytest
 
 from scaleformer.decoding.config import DecodingConfig
+from scaleformer.server.models import Model
 from scaleformer.server.reading import Prose, Read, read_all
 from scaleformer.server.requests import Options
 from scaleformer.server.sources import Splitting, clean_name, open_upload, target_name
-from scaleformer.server.worker import Settings
 from scaleformer.system.errors import DataError
+from scaleformer.translation.translator import Translator
 from scripts.soak_server import ENTITIES, bomb
 from tests.books import book
 from tests.formats.word import packed
 
 AUTO = Splitting("auto", None)
+
+
+@pytest.fixture
+def model(translator: Translator) -> Model:
+    return Model(translator, translator.decoding, "run")
 
 
 async def read(proses: Sequence[Prose]) -> list[Read]:
@@ -57,17 +63,18 @@ def test_a_translation_is_named_by_its_language():
         ("a.epub", book(a=b"a" * 20_000), r"^a.epub: 2\d,\d+ bytes unpacked, more than 16,000: split it$"),
     ],
 )
-def test_bombs_are_refused(translator, name, content, message):
+def test_bombs_are_refused(model, name, content, message):
     with pytest.raises(DataError, match=message):
-        asyncio.run(open_upload(translator, content, name, Options(), AUTO, Settings(translator.decoding), read, 1000))
+        asyncio.run(open_upload(content, name, Options(), 1000, Options().settings(model, None), AUTO, read))
 
 
-def test_a_model_without_a_language_gets_paragraphs(translator, monkeypatch):
-    assert AUTO.choose(translator, Options()) == ("paragraph", "")
-    assert AUTO.choose(translator, Options(source_language="en")) == ("sentence", "en")
-    assert Splitting("sentence", "en").choose(translator, Options(split="paragraph")) == ("paragraph", "en")
+def test_a_model_without_a_language_gets_paragraphs(model, translator, monkeypatch):
+    assert AUTO.choose(model, Options()) == ("paragraph", "")
+    assert AUTO.choose(model, Options(source_language="en")) == ("sentence", "en")
+    assert Splitting("sentence", "en").choose(model, Options(split="paragraph")) == ("paragraph", "en")
     monkeypatch.setitem(vars(translator), "segmentation", {"source_language": "de", "grain": "sentence"})
-    assert AUTO.choose(translator, Options()) == ("sentence", "de")
+    model = Model(translator, translator.decoding, "run")
+    assert AUTO.choose(model, Options()) == ("sentence", "de")
 
 
 def test_a_client_may_choose_every_setting_of_the_search() -> None:
@@ -77,14 +84,16 @@ def test_a_client_may_choose_every_setting_of_the_search() -> None:
     )
 
 
-def test_terms_are_settings_but_no_expressions():
-    settings = Options(terms={"cat": "Kater"}).settings(DecodingConfig(strategy="greedy"))
+def test_terms_are_settings_but_no_expressions(translator):
+    model = Model(translator, DecodingConfig(strategy="greedy"), "run")
+    settings = Options(terms={"cat": "Kater"}).settings(model, None)
     assert settings.terms == (("cat", "Kater"),)
-    assert Options().settings(DecodingConfig()).terms == ()
+    model = Model(translator, DecodingConfig(), "run")
+    assert Options().settings(model, None).terms == ()
     for terms, options, message in (
         ({"/c.t/": "x"}, {}, "a regular expression, which a server does not take"),
         ({"cat": " "}, {}, "is not text"),
         ({"cat": "x"}, {"n_best": 2}, "n_best=2: terms are enforced in one translation"),
     ):
         with pytest.raises(ValueError, match=message):
-            Options(terms=terms, **options).settings(DecodingConfig())
+            Options(terms=terms, **options).settings(model, None)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from playwright import sync_api
 
+from scaleformer.server.models import Model, parse_pair
+from scaleformer.translation.translator import Translator
+from tests.runs import make_run
 from tests.server.running import TEXT, markdown, running, translated
 
 
@@ -175,7 +179,7 @@ def test_every_control_has_a_name(page):
 
 
 def test_a_token_is_asked_for(browser, server):
-    with running(server.service.translator, "secret") as guarded:
+    with running(server.service.models, "secret") as guarded:
         page = browser.new_page()
         page.goto(guarded.url)
         page.get_by_label("Text", exact=True).fill("a dog")
@@ -185,4 +189,30 @@ def test_a_token_is_asked_for(browser, server):
         page.get_by_label("Token of the server").fill("secret")
         page.get_by_role("button", name="Translate").click()
         assert len(translated(page)) == 1
+        page.close()
+
+
+def test_several_models_are_chosen_by_their_languages(browser, translator, tmp_path):
+    other = Translator.load(make_run(tmp_path / "other", {"decoding": asdict(translator.decoding)}, seed=2), "cpu")
+    pairs = {"en-es": translator, "en-pt-BR": other}
+    models = [Model(one, one.decoding, pair, parse_pair(pair)) for pair, one in pairs.items()]
+    with running(models) as server:
+        page = browser.new_page()
+        page.goto(server.url)
+        page.get_by_text("en-es, en-pt-BR, Scaleformer").wait_for()
+        page.get_by_label("Text", exact=True).fill("the cat sees")
+        page.get_by_role("button", name="Translate").click()
+        page.get_by_role("alert").get_by_text("the target language is missing").wait_for()
+        found = []
+        for target in ("es", "pt-BR"):
+            page.get_by_label("Translate to").select_option(target)
+            page.get_by_role("button", name="Translate").click()
+            page.get_by_text("Done: 1 segment").wait_for()
+            found.append(translated(page))
+            options = {"source_language": "en", "target_language": target}
+            [document] = server.post(documents=[{"text": "the cat sees"}], options=options).json()["documents"]
+            assert found[-1] == [text.strip() for text in document["target"]]
+        assert found[0] != found[1]
+        page.locator("button.target").click()
+        page.get_by_text("translations of this segment by itself").wait_for()
         page.close()
