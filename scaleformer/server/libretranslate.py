@@ -95,12 +95,9 @@ async def translate_file_to_fetch(
     """Translate a file, as LibreTranslate does: the answer says where it can be fetched."""
     service: Service = request.app.state.service
     name = clean_name(file.filename or "")
-    options = Options()
-    chosen = None
-    if source == "auto" and service.reads_several:
-        options.target_language = target
-    else:
-        chosen = await choose_model(request, source, target)
+    options = Options.model_construct(target_language=target)
+    unknown = source == "auto" and service.reads_several  # until the file is read
+    chosen = None if unknown else await choose_model(request, source, target)
     read = partial(open_upload, await file.read(), name, options, service.limits.body)
     opened = await service.open(request, options, read, chosen=chosen)
     report, content = await opened.file(name, [done.translation for done in await opened.wait(request)])

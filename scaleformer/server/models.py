@@ -64,9 +64,15 @@ class Model:
     def to_dict(self) -> dict[str, Any]:
         """What /health says of it."""
         model = self.translator
-        known = {"model": self.name, "sha256": model.sha256, "source": self.reads, "targets": list(self.writes)}
-        known |= {"tags": list(model.source_tokenizer.tags), "align": self.decoding.match_segments}
-        return known | {"confidence": self.confidence is not None}
+        return {
+            "model": self.name,
+            "sha256": model.sha256,
+            "source": self.reads,
+            "targets": list(self.writes),
+            "tags": list(model.source_tokenizer.tags),
+            "align": self.decoding.match_segments,
+            "confidence": self.confidence is not None,
+        }
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
 from typing import NamedTuple, cast
 
@@ -28,6 +29,14 @@ from scaleformer.vocabulary import EOS
 Report = Callable[[int, float], None]
 # With more documents beside each other a step costs no less for each of them, and drafts gain nothing.
 AUTO_MOST = 16
+
+
+def _at(report: Report, share: float, tokens: int, _: float) -> None:
+    report(tokens, share)
+
+
+def _wanted(watch: Watch, rows: Sequence[tuple[int, int]], row: int, _: Sequence[int]) -> bool:
+    return watch(rows[row][0], [])
 
 
 class Piece(NamedTuple):
@@ -192,8 +201,8 @@ class PieceTranslator:
                 *pad([alone[row] for row in rows], self.loaded.device),
                 self.config,
                 forced=[{0: forced[n][at]} if at in forced[n] else {} for n, at in rows],
-                progress=lambda tokens, _, share=share: report(tokens, share),
-                watch=None if watch is None else lambda row, _, rows=rows: watch(rows[row][0], []),
+                progress=partial(_at, report, share),
+                watch=None if watch is None else partial(_wanted, watch, rows),
             )
             done += len(rows)
             for (n, at), [hypothesis] in zip(rows, found, strict=True):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from scaleformer.server import models
 from scaleformer.server.corrections import Corrections
 from scaleformer.server.models import Model, choose, find_language, parse_pair
 from scaleformer.translation.translator import Translator
@@ -168,7 +169,7 @@ def test_without_detection_one_language_is_taken_several_are_asked_for(monkeypat
     def missing() -> None:
         raise ImportError
 
-    monkeypatch.setattr("scaleformer.server.models._identifier", missing)
+    monkeypatch.setattr(models, "_identifier", missing)
     assert find_language(["en"], GATO) == {"language": "en", "confidence": 0.0}
     with pytest.raises(ValueError, match="the source language is missing, and its detection needs py3langid"):
         find_language(["en", "fr"], GATO)
