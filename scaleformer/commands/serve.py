@@ -70,7 +70,8 @@ def main(options: Options, given: Sequence[str]) -> None:
     listener = open_socket(options.host, options.port)
     load = cache(lambda path: Translator.load(path, options.device, options.tag, precision=options.precision))
     models = []
-    for name, path in (options.models or {Path(options.checkpoint or "").name: options.checkpoint}).items():
+    alone = options.checkpoint or ""
+    for name, path in (options.models or {Path(alone).name: alone}).items():
         decoding = choose_decoding(load(path).decoding, options.decoding, given)
         models.append(Model(load(path), decoding, name, parse_pair(name) if options.models else None))
     if not is_loopback(options.host) and token is None:
@@ -80,5 +81,5 @@ def main(options: Options, given: Sequence[str]) -> None:
     corrections = None if options.corrections is None else Corrections(Path(options.corrections))
     splitting = Splitting(options.split, options.source_language)
     service = Service(models, limits, splitting, corrections)
-    names = options.checkpoint or ", ".join(model.name for model in models)
+    names = alone or ", ".join(model.name for model in models)
     serve(make_app(service, token, options.origins), service, listener, names)

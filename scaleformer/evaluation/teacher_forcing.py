@@ -55,8 +55,8 @@ def token_losses(
     examples = []
     for number, view in jobs:  # the source, and the reference with `</s>` as the target
         both = (side[view.start : view.stop] for side in (documents[number].source, documents[number].target))
-        source, target = (np.array([*chain(*side), EOS], dtype=np.int64) for side in both)
-        examples.append(Example("", source, target))
+        read, written = (np.array([*chain(*side), EOS], dtype=np.int64) for side in both)
+        examples.append(Example("", read, written))
     found: list[list[Floats]] = [[] for _ in documents]
     for (number, view), loss in zip(jobs, target_losses(model, examples, batch_tokens, progress), strict=True):
         target = documents[number].target
