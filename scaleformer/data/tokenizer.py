@@ -247,14 +247,7 @@ def escape(text: str, found: re.Pattern[str] = ESCAPED) -> str:
 
     found: the pattern to escape, with tags from `escaped_with`.
     """
-
-    def replacement(match: re.Match[str]) -> str:
-        found = match.group()
-        if found == ESCAPE:
-            return ESCAPE * 2
-        return f"{ESCAPE}_" if found == SPACE else f"<{ESCAPE}"
-
-    return found.sub(replacement, text)
+    return found.sub(lambda match: {ESCAPE: ESCAPE * 2, SPACE: f"{ESCAPE}_"}.get(match[0], f"<{ESCAPE}"), text)
 
 
 def escaped_with(tags: Iterable[str]) -> re.Pattern[str]:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from scaleformer.formats.folders import find_files
+from scaleformer.formats.lines import opened
 from scaleformer.formats.recognition import FORMATS, load
-from scaleformer.formats.rows import grouped
+from scaleformer.formats.rows import Row, grouped
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document, separate
 
@@ -49,7 +50,6 @@ def read_bitext(bitext: Bitext, dropped: Counter[str]) -> Iterator[Document]:
     and line or row.
     """
     format = FORMATS[bitext.format]
-    read_rows = load(f"{format.rows}.read_rows")
     for path, name in _files(bitext):
         documents = grouped(read_rows(path, name, bitext, dropped), named=format.columns)
         empty = True
@@ -58,6 +58,16 @@ def read_bitext(bitext: Bitext, dropped: Counter[str]) -> Iterator[Document]:
             yield from separate(document) if bitext.separate else (document,)
         if empty:
             dropped["files without a translated message"] += 1
+
+
+def read_rows(path: Path, name: str, bitext: Bitext, dropped: Counter[str]) -> Iterator[Row]:
+    """The translated units of a file as rows of the document `name`. Raises DataError with file and line."""
+    format = FORMATS[bitext.format]
+    if format.prose:
+        with opened(path, format.name) as file:
+            yield from load(format.prose)(file.read(), str(path)).rows(name, dropped)
+    else:
+        yield from load(f"{format.rows}.read_rows")(path, name, bitext, dropped)
 
 
 def _files(bitext: Bitext) -> Iterator[tuple[Path, str]]:

@@ -65,31 +65,6 @@ class Block:
 CODE = Block("", (), (), "code")
 
 
-class OpenTags:
-    """The numbers of open tags by name, the innermost last."""
-
-    def __init__(self) -> None:
-        self._tags: list[tuple[str, int]] = []
-        self._counts: Counter[str] = Counter()
-
-    def __contains__(self, name: str) -> bool:
-        return self._counts[name] > 0
-
-    def open(self, name: str, number: int) -> None:
-        """Add a tag inside all others."""
-        self._tags.append((name, number))
-        self._counts[name] += 1
-
-    def close(self, name: str) -> int | None:
-        """Remove the innermost tag of that name and those inside it; returns its number, None if none is open."""
-        while name in self:
-            last, number = self._tags.pop()
-            self._counts[last] -= 1
-            if last == name:
-                return number
-        return None
-
-
 class BlockBuilder:
     """Collects the characters and spans of a block, each with its place in the content of the file."""
 
@@ -181,17 +156,22 @@ class BlockBuilder:
 
 def _pair_up(spans: dict[int, Span], places: Sequence[int]) -> None:
     """Pair the opening and closing tags and marks at these places."""
-    opened = OpenTags()
+    opened: list[tuple[str, int]] = []  # the innermost last
+    names: Counter[str] = Counter()
     for place in places:
         content = spans[place].content
         tag = _TAG.fullmatch(content)
         link_end = content.startswith(("](", "]["))
         name = tag[2] if tag else "[" if content.endswith("[") or link_end else content
-        ends = bool(tag[1]) if tag else link_end or (content in _TWICE and name in opened)
+        ends = bool(tag[1]) if tag else link_end or (content in _TWICE and names[name] > 0)
         begins = not tag[3] if tag else content in ("[", "![", *_TWICE)
-        if ends:
-            if (first := opened.close(name)) is not None:
+        while ends and names[name]:  # up to that tag, and those inside it
+            last, first = opened.pop()
+            names[last] -= 1
+            if last == name:
                 spans[first] = replace(spans[first], pair=-1 - first, opens=True)
                 spans[place] = replace(spans[place], pair=-1 - first)
-        elif begins:
-            opened.open(name, place)
+                break
+        if begins and not ends:
+            opened.append((name, place))
+            names[name] += 1

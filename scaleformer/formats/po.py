@@ -10,11 +10,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from scaleformer.formats.bitexts import Bitext
 from scaleformer.formats.blocks import CHOICES, Block, BlockBuilder
-from scaleformer.formats.lines import opened
 from scaleformer.formats.po_messages import Field, decoded, escaped, find_messages
 from scaleformer.formats.printf import translated
 from scaleformer.formats.restoring import Change, least
@@ -27,16 +24,6 @@ _PARAGRAPHS = re.compile(r"\n[ \t]*\n\s*")
 _CONTROLS = re.compile(
     r"(\x1b\[[\d;]{0,20}m|[\x00-\x08\x0e-\x1f\x7f])|[^\x00-\x08\x0e-\x1f\x7f]+"
 )  # colours, bell characters
-
-
-def read_rows(path: Path, name: str, bitext: Bitext, dropped: Counter[str]) -> Iterator[Row]:
-    """The translated messages of a file as rows of the document `name`.
-
-    Left out and counted: messages that are fuzzy, obsolete or untranslated, that have plural forms, or that begin with
-    the comments ("_:") of old catalogues. Raises DataError with file and line.
-    """
-    with opened(path, "po") as file:
-        return PoFile(file.read(), str(path)).rows(name, dropped)
 
 
 @dataclass(frozen=True)
@@ -68,7 +55,8 @@ class PoFile:
         self.blocks = [block for unit in self._units for block in unit.blocks]
 
     def rows(self, name: str, dropped: Counter[str]) -> Iterator[Row]:
-        """The translated messages, of the document `name`; counts the others by reason.
+        """The translated messages, of the document `name`; counts the others by reason: fuzzy, obsolete, untranslated
+        ones, those with plural forms, and those that begin with the comments ("_:") of old catalogues.
 
         A message whose translation has another number of paragraphs is a single segment.
         """

@@ -40,7 +40,8 @@ class Format:
     looks    whether a text looks like it; called if neither content nor name tell
     prose    MODULE.CLASS of `scaleformer.formats`: a `BlockFile`, in which only prose is translated
     whole    whether each of its blocks is a segment
-    rows     MODULE of `scaleformer.formats` whose `read_rows(path, name, bitext, dropped)` reads pairs for training
+    rows     MODULE of `scaleformer.formats` that reads pairs for training: `read_rows(path, name, bitext, dropped)`, or
+             of the class for prose `rows(name, dropped)`
     columns, languages
              whether it reads these settings of a `Bitext`
     """

@@ -90,13 +90,13 @@ def read_suite(
 def _contrapro(content: Any, where: str, documents: Documents, dropped: Counter[str]) -> Iterator[SuiteExample]:
     """A list of {"document id", "segment id" (a line, from 1), "src segment", "ref segment", "src pronoun",
     "ref pronoun", "ante distance", "errors": [{"contrastive"}, ...]} and more."""
-    library = _Library(documents)
+    read = _library(documents)
     for number, entry in enumerate(_list(content, where)):
         at = f"{where}[{number}]"
         source, right = (_text(entry, key, at) for key in ("src segment", "ref segment"))
         wrong = [_text(error, "contrastive", at) for error in _list(_value(entry, "errors", at), at)]
         name = _text(entry, "document id", at).removesuffix(f".{documents.target}")
-        sides = library.read(name)
+        sides = read(name)
         if sides is None:
             dropped[NO_DOCUMENT] += 1
             continue
@@ -162,28 +162,26 @@ def _voita(content: Any, path: Path, dropped: Counter[str]) -> Iterator[SuiteExa
         yield from _checked(SuiteExample(name, path.stem, distance, *sides, wrong), dropped)
 
 
-class _Library:
-    """The documents of a folder by name, read on demand."""
+def _library(documents: Documents) -> Callable[[str], tuple[list[str], list[str]] | None]:
+    """Reads the documents of a folder by name."""
+    folder, ending = Path(documents.folder), f".{documents.source}"
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder: wanted the documents that ContraPro's script extracts")
+    files = {path.name.removesuffix(ending): path for path in folder.rglob(f"*{ending}")}
+    if not files:
+        raise DataError(f"{folder}: no documents: wanted NAME{ending} and NAME.{documents.target} in it or below")
 
-    def __init__(self, documents: Documents) -> None:
-        self.documents = documents
-        folder = Path(documents.folder)
-        if not folder.is_dir():
-            raise DataError(f"{folder}: no such folder: wanted the documents that ContraPro's script extracts")
-        ending = f".{documents.source}"
-        self.files = {path.name.removesuffix(ending): path for path in folder.rglob(f"*{ending}")}
-        if not self.files:
-            raise DataError(f"{folder}: no documents: wanted NAME{ending} and NAME.{documents.target} in it or below")
-        self.read = lru_cache(maxsize=32)(self._read)
-
-    def _read(self, name: str) -> tuple[list[str], list[str]] | None:
-        if (source := self.files.get(name)) is None:
+    @lru_cache(maxsize=32)
+    def read(name: str) -> tuple[list[str], list[str]] | None:
+        if (source := files.get(name)) is None:
             return None
-        target = source.with_name(f"{name}.{self.documents.target}")
+        target = source.with_name(f"{name}.{documents.target}")
         first, second = ([line.strip() for _, line in read_lines(path)] for path in (source, target))
         if len(first) != len(second):
             raise DataError(f"{source}: {len(first)} lines, but {target.name} has {len(second)}: align them")
         return first, second
+
+    return read
 
 
 def _checked(example: SuiteExample, dropped: Counter[str]) -> Iterator[SuiteExample]:

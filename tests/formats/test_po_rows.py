@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from translate.storage.pypo import pofile
 
-from scaleformer.formats.bitexts import Bitext, read_bitext
-from scaleformer.formats.po import read_rows
+from scaleformer.formats.bitexts import Bitext, read_bitext, read_rows
 from scaleformer.formats.rows import Row
 from scaleformer.system.errors import DataError
 
