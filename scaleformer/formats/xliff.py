@@ -3,20 +3,19 @@
 Sources: OASIS, "XLIFF Version 1.2" and "XLIFF Version 2.1". Inline elements are spans; those that the format pairs are
 the two ends of a pair (<g>, <pc>, <mrk>; <bx> and <ex>, <bpt> and <ept>, <sc> and <ec>, <sm> and <em>). Content marked
 as not translatable is one span. <ignorable>, <alt-trans> and <sub> stay as they are. In training they are their text,
-or the text that the file gives for empty ones.
+or the text that the file gives for empty ones. A segment of XLIFF 1 (<mrk mtype="seg">) is a unit of its own. Trados
+and memoQ (sdlxliff, mqxliff) have states and locks in name spaces of theirs.
 """
 
 from __future__ import annotations
 
 import html
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
-from scaleformer.formats.bitexts import Bitext
 from scaleformer.formats.blocks import CHOICES, Block, BlockBuilder, Span
-from scaleformer.formats.lines import opened
 from scaleformer.formats.markup import Markup, Token, decode_xml, with_attributes
 from scaleformer.formats.printf import REFUSED, refused
 from scaleformer.formats.restoring import Change, least
@@ -28,21 +27,16 @@ _ENCLOSING = ("g", "pc", "mrk")
 _OPENING = ("bx", "bpt", "sc", "sm")
 _CLOSING = ("ex", "ept", "ec", "em")
 _ITS = "http://www.w3.org/2005/11/its"  # whose mtConfidence says how sure a program is of a translation
+_SDL, _MEMOQ = "{http://sdl.com/FileTypes/SdlXliff/1.0}", "{MQXliff}"
+_UNSURE = (  # states of translations that nobody has confirmed
+    *("new", "initial", "Draft", "RejectedTranslation", "RejectedSignOff"),
+    *("NotStarted", "PreTranslated", "MachineTranslated", "AssembledFromFragments", "PartiallyEdited", "Rejected"),
+)
 _EQUIVALENTS = ("equiv-text", "equiv", "disp")  # attributes with the text of an empty inline element
 
 
-def read_rows(path: Path, name: str, bitext: Bitext, dropped: Counter[str]) -> Iterator[Row]:
-    """The translated units of a file as rows, with a document for each <file> element.
-
-    Left out and counted: units that are untranslated, fuzzy (in a state before "translated"), or marked as not
-    translatable. Raises DataError with file and line.
-    """
-    with opened(path, "xliff") as file:
-        return XliffFile(file.read(), str(path)).rows(name, dropped)
-
-
 class _Unit(NamedTuple):
-    """A <trans-unit> or <segment>: the numbers of its tokens.
+    """A <trans-unit>, <segment> or <mrk mtype="seg">: the numbers of its tokens.
 
     number      its own
     holder      of the enclosing <unit>, or its own
@@ -50,7 +44,8 @@ class _Unit(NamedTuple):
     target      None if there is none
     document    the name of its <file>
     translated  whether it may be translated
-    states      the attributes of the element that has the state of the translation
+    states      the attributes of the elements that have the state of the translation
+    marks       those of Trados and memoQ
     """
 
     number: int
@@ -60,6 +55,7 @@ class _Unit(NamedTuple):
     document: str
     translated: bool
     states: dict[str, str]
+    marks: list[int]
 
 
 class XliffFile:
@@ -81,15 +77,16 @@ class XliffFile:
         self.blocks = [block for _, _, blocks in self._open for block in blocks]
 
     def rows(self, name: str, dropped: Counter[str]) -> Iterator[Row]:
-        """The translated units, whose documents begin with `name`; counts the others by reason."""
+        """The translated units, with a document for each <file>, whose name begins with `name`; counts the others by
+        reason: not translatable, untranslated, or in a state before "translated"."""
         for unit in self._units:
-            state, qualifier = unit.states.get("state", ""), unit.states.get("state-qualifier")
+            state = next((unit.states[key] for key in ("conf", f"{_MEMOQ}status", "state") if key in unit.states), "")
             texts = [self._plain(number, unit.holder) for number in (unit.source, unit.target) if unit.translated]
             if not unit.translated:
                 dropped["not to be translated"] += 1
             elif not all(texts):
                 dropped["untranslated"] += 1
-            elif state in ("new", "initial") or state.startswith("needs-") or qualifier == "fuzzy-match":
+            elif state in _UNSURE or state.startswith("needs-") or unit.states.get("state-qualifier") == "fuzzy-match":
                 dropped["fuzzy"] += 1
             else:
                 where = self._markup.where(unit.number)
@@ -144,12 +141,34 @@ class XliffFile:
                 if not sources:
                     raise DataError(f"{self._markup.where(part)}: a unit without <source>")
                 target = next(iter(self._children(part, "target")), None)
-                holder = part if target is None or name == "unit" else target
-                states = self._markup.tokens[holder].attributes
-                yield _Unit(part, number, sources[-1], target, document, translated, states)
+                for source, own, marks in self._segments(part, sources[-1], target):
+                    holders = (part, target, *marks, part if own is None or name == "unit" else own)
+                    found = [self._markup.tokens[one].attributes for one in holders if one is not None]
+                    locked = any(one.get("locked") == "true" or one.get(f"{_MEMOQ}locked") == "locked" for one in found)
+                    marks += [part] if f"{_MEMOQ}status" in attributes else []
+                    states = {key: value for one in found for key, value in one.items()}
+                    yield _Unit(part, number, source, own, document, translated and not locked, states, marks)
         else:
             for child in self._children(number, "file", "body", "group", "unit", "trans-unit", "bin-unit"):
                 yield from self._find_units(child, document, translated)
+
+    def _segments(self, unit: int, source: int, target: int | None) -> Iterator[tuple[int, int | None, list[int]]]:
+        """Source and target of each segment, or of the whole unit if the target has not the same ones; and what Trados
+        says of them."""
+        tokens = self._markup.tokens
+        inside = (n for n in self._inside(unit) if tokens[n].name == f"{_SDL}seg" and tokens[n].kind == "start")
+        said = {tokens[n].attributes.get("id"): n for n in inside}
+        sides = [
+            [n for n in self._inside(side) if tokens[n].attributes.get("mtype") == "seg"] for side in (source, target)
+        ]
+        ours, theirs = ([tokens[n].attributes.get("mid") for n in side] for side in sides)
+        if ours and ours == theirs:
+            yield from ((*pair, [said[mid]] if mid in said else []) for mid, *pair in zip(ours, *sides, strict=True))
+        else:
+            yield source, target, list(said.values())
+
+    def _inside(self, number: int | None) -> range:
+        return range(0) if number is None else range(number, self._markup.ends[number])
 
     def _find_open(self) -> Iterator[tuple[_Unit, list[str], list[Block]]]:
         """The units to translate; the file text of each character or tag of their sources, which the spans of the
@@ -157,10 +176,8 @@ class XliffFile:
         for unit in self._units:
             if not unit.translated:
                 self.left["units not to be translated"] += 1
-            elif self._has_text(unit.target) and unit.states.get("state") not in (
-                "new",
-                "needs-translation",
-                "initial",
+            elif unit.states.get("state") not in ("new", "needs-translation", "initial") and any(
+                self._markup.tokens[n].text.strip() for n in self._inside(unit.target)
             ):
                 self.left["translated units"] += 1
             else:
@@ -178,22 +195,20 @@ class XliffFile:
 
     def _read(self, number: int) -> tuple[list[str], list[Block] | None]:
         pieces: list[str] = []
-        builder = BlockBuilder(flags=frozenset())
-        self._read_source(number, builder, pieces, {})
-        return pieces, builder.messages()
-
-    def _has_text(self, number: int | None) -> bool:
-        tokens = [] if number is None else self._markup.tokens[number : self._markup.ends[number]]
-        return any(token.text.strip() for token in tokens)
+        builders = [BlockBuilder(flags=frozenset())]
+        self._read_source(number, builders, pieces, {})
+        found = [builder.messages() for builder in builders]
+        return pieces, None if None in found else [block for blocks in found for block in blocks or ()]
 
     def _read_source(
-        self, number: int, builder: BlockBuilder, pieces: list[str], pairs: dict[tuple[str, str], int]
+        self, number: int, builders: list[BlockBuilder], pieces: list[str], pairs: dict[tuple[str, str], int]
     ) -> None:
-        """Add the characters and tags inside an element to the builder, with their places in `pieces`."""
+        """Add the characters and tags inside an element to the last builder, with their places in `pieces`; begin
+        another where a segment begins or ends."""
         markup = self._markup
 
         def put(raw: str, pair: int | None = None, opens: bool = False) -> None:
-            builder.span(len(pieces), len(pieces), len(pieces) + 1, pair, opens)
+            builders[-1].span(len(pieces), len(pieces), len(pieces) + 1, pair, opens)
             pieces.append(raw)
 
         for child in markup.children(number):
@@ -201,15 +216,22 @@ class XliffFile:
             name, attributes = self._local(token), token.attributes
             if token.kind == "text":
                 for character in token.text:
-                    builder.character(character, len(pieces), len(pieces) + 1)
+                    builders[-1].character(character, len(pieces), len(pieces) + 1)
                     # Line ends and references keep their form in the file.
                     written = markup.tag(child) if len(token.text) == 1 else character
                     pieces.append(written if len(written) > 1 else escape_html(written))
             elif token.kind != "start":
                 continue
-            elif name in _ENCLOSING and not markup.tag(child).endswith("/>") and not _is_protected(attributes):
+            elif (
+                name in _ENCLOSING
+                and not markup.tag(child).endswith("/>")
+                and not (attributes.get("translate") == "no" or attributes.get("mtype") == "protected")
+            ):
                 put(markup.tag(child), child, True)
-                self._read_source(child, builder, pieces, pairs)
+                more = [BlockBuilder(flags=frozenset())] if attributes.get("mtype") == "seg" else []
+                builders += more
+                self._read_source(child, builders, pieces, pairs)
+                builders += [BlockBuilder(flags=frozenset()) for _ in more]
                 put(markup.tag(markup.ends[child]), child)
             elif name in _OPENING:
                 pairs[name, attributes.get("rid") or attributes.get("id", "")] = child
@@ -253,6 +275,8 @@ class XliffFile:
         markup = self._markup
         state = "needs-review-translation" if unsure else "translated"
         attributes: dict[str, str | None] = {"state": state, "state_qualifier": None}
+        if unit.target is not None and self._local(markup.tokens[unit.target]) == "mrk":
+            attributes = {}
         if confidence is not None:
             attributes |= {"xmlns:its": _ITS, "its:mtConfidence": f"{confidence / 100:.3f}"}
             attributes["its:annotatorsRef"] = "mt-confidence|scaleformer"
@@ -262,6 +286,13 @@ class XliffFile:
             state = "initial" if unsure else "translated"
             yield holder.start, holder.stop, with_attributes(markup.tag(unit.number), state=state, subState=told)
             attributes = {}
+        for number in unit.marks:
+            tag = markup.tag(number)
+            if markup.tokens[number].name == f"{_SDL}seg":
+                tag = with_attributes(tag, conf="Draft", origin="mt", origin_system="scaleformer")
+            elif (found := re.search(r"([^\s=]+:status)\s*=", tag)) is not None:
+                tag = with_attributes(tag, **{found[1]: "MachineTranslated"})
+            yield markup.tokens[number].start, markup.tokens[number].stop, tag
         if unit.target is None:
             begin, end = markup.element(unit.source)
             before = markup.content[markup.content.rfind(">", 0, begin) + 1 : begin]
@@ -290,7 +321,3 @@ def _translation(source: list[str], changes: Sequence[tuple[Block, Sequence[Chan
                 pieces.append(escape_html(str(part.content) if isinstance(part, Span) else part))
         place = stop
     return "".join([*pieces, *source[place:]])
-
-
-def _is_protected(attributes: dict[str, str]) -> bool:
-    return attributes.get("translate") == "no" or attributes.get("mtype") == "protected"

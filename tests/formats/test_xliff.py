@@ -210,3 +210,85 @@ def test_confidence_and_states_of_unsure_units() -> None:
         found = list(root.iter("{*}segment" if "segment" in text else "{*}target"))
         key = "subState" if "segment" in text else "{http://www.w3.org/2005/11/its}mtConfidence"
         assert [(e.get("state"), e.get(key)) for e in found] == wanted
+
+
+SDL = ' xmlns:sdl="http://sdl.com/FileTypes/SdlXliff/1.0"'
+
+
+def trados(segments: str, target: str, states: str) -> str:
+    inner = f"<seg-source>{segments}</seg-source>{target}<sdl:seg-defs>{states}</sdl:seg-defs>"
+    return one(unit("All.", inner)).replace("<xliff", f"<xliff{SDL}")
+
+
+def test_segments_of_trados_have_states_of_their_own() -> None:
+    segments = "".join(
+        f'<mrk mtype="seg" mid="{number}">{text}</mrk> '
+        for number, text in enumerate(("One.", 'Two <g id="1">big</g>.', "Three.", "Four."), 1)
+    )
+    target = (
+        '<target state="x-t"><mrk mtype="seg" mid="1">Uno.</mrk> <g id="9"><mrk mtype="seg" mid="2"/></g> '
+        '<mrk mtype="seg" mid="3"></mrk><mrk mtype="seg" mid="4"/></target>'
+    )
+    said = (
+        '<sdl:seg id="1" conf="ApprovedSignOff" origin="tm"/><sdl:seg id="2" percent="0"><sdl:value key="k"/></sdl:seg>'
+    )
+    said += '<sdl:seg locked="true" id="3"/>'
+    text = trados(segments, target, said)
+    file = XliffFile(text.encode(), "a.sdlxliff")
+    assert unchanged(file) == text.encode()
+    assert file.left == {"translated units": 1, "units not to be translated": 1}
+    new = target.replace('mid="2"/>', 'mid="2">TWO <g id="1">BIG</g>.</mrk>').replace(
+        'mid="4"/>', 'mid="4">FOUR.</mrk>'
+    )
+    told = said.replace('percent="0"', 'percent="0" conf="Draft" origin="mt" origin-system="scaleformer"')
+    assert filled(text) == text.replace(target, new).replace(said, told)
+    dropped: Counter[str] = Counter()
+    again = XliffFile(filled(text).encode(), "a.sdlxliff")
+    assert [(*row.source, *row.target) for row in again.rows("a", dropped)] == [("One.", "Uno."), ("Four.", "FOUR.")]
+    assert dropped == {"fuzzy": 1, "not to be translated": 1}
+
+
+def test_segments_without_a_target_are_translated_one_by_one() -> None:
+    segments = '<mrk mtype="seg" mid="1">One.</mrk> <mrk mtype="seg" mid="2">Two.</mrk>'
+    text = trados(segments, "", '<sdl:seg id="1"/><sdl:seg id="2"/>')
+    file = XliffFile(text.encode(), "a.sdlxliff")
+    assert [block.text for block in file.blocks] == ["One.", "Two."]
+    target = f'<target state="translated">{segments.replace("One", "ONE").replace("Two", "TWO")}</target>'
+    state = ' conf="Draft" origin="mt" origin-system="scaleformer"/>'
+    wanted = text.replace("</seg-source>", f"</seg-source>{target}").replace(
+        '<sdl:seg id="1"/>', f'<sdl:seg id="1"{state}'
+    )
+    assert filled(text) == wanted.replace('<sdl:seg id="2"/>', f'<sdl:seg id="2"{state}')
+    locked = text.replace('<sdl:seg id="1"', '<sdl:seg locked="true" id="1"')
+    assert XliffFile(locked.encode(), "a.sdlxliff").left == {"units not to be translated": 1}
+
+
+def test_states_of_memoq() -> None:
+    units = (
+        unit("One.", "<target/>", ' m:status="NotStarted" m:locked=""'),
+        unit("Two.", "<target/>", ' m:status="NotStarted" m:locked="locked"'),
+        unit("Three.", "<target>Tres.</target>", ' m:status="ManuallyConfirmed"'),
+    )
+    text = one(*units).replace("<xliff", '<xliff xmlns:m="MQXliff"')
+    file = XliffFile(text.encode(), "a.mqxliff")
+    assert unchanged(file) == text.encode()
+    assert file.left == {"translated units": 1, "units not to be translated": 1}
+    wanted = text.replace("NotStarted", "MachineTranslated", 1)
+    assert filled(text) == wanted.replace("<target/>", '<target state="translated">ONE.</target>', 1)
+    dropped: Counter[str] = Counter()
+    again = XliffFile(filled(text).encode(), "a.mqxliff")
+    assert [row.target for row in again.rows("a", dropped)] == [["Tres."]]
+    assert dropped == {"fuzzy": 1, "not to be translated": 1}
+
+
+def test_the_confidence_of_a_segment_stands_at_it() -> None:
+    segment = '<mrk mtype="seg" mid="1">{}</mrk>'
+    text = trados(segment.format("One."), f"<target>{segment.format('')}</target>", "")
+    file, segments = read_prose(text.encode(), "a.xlf", "xliff", "en", "sentence")
+    root = etree.fromstring(file.write(prose_changes(segments, ["UNO."], Counter(), told={0: (31.4, True)})))
+    [found] = root.iterfind(".//{*}target/{*}mrk")
+    assert (found.text, found.get("{http://www.w3.org/2005/11/its}mtConfidence"), found.get("state")) == (
+        "UNO.",
+        "0.314",
+        None,
+    )

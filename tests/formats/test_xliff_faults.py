@@ -122,3 +122,20 @@ def test_no_damage_is_another_error(text: str) -> None:
         begin, length = random.randrange(len(text)), random.randrange(1, 30)
         with suppress(DataError):
             translate(XliffFile((text[:begin] + text[begin + length :]).encode(), "a.xlf"))
+
+
+def test_segments_that_do_not_belong_together_are_left_in_one_piece() -> None:
+    """Others of the target, twice the same, one in the other, states of none: never lost and never twice."""
+    one_, two_ = (f'<mrk mtype="seg" mid="1">{word}.</mrk>' for word in ("One", "Two"))
+    nested = f'<mrk mtype="seg" mid="1">Before {two_} after.</mrk>'
+    states = '<sdl:seg-defs><sdl:seg/><sdl:seg id="1" locked="no"/><sdl:seg id="1"/></sdl:seg-defs>'
+    for segments in (one_, one_ + two_, nested, nested * 3):
+        for target in ("", "<target/>", "<target><mrk mtype='seg' mid='2'/></target>", f"<target>{nested}</target>"):
+            text = one(unit("All.", f"<seg-source>{segments}</seg-source>{target}{states}"))
+            text = text.replace("<xliff", '<xliff xmlns:sdl="http://sdl.com/FileTypes/SdlXliff/1.0"')
+            file = XliffFile(text.encode(), "a.sdlxliff")
+            assert unchanged(file) == text.encode()
+            root = etree.fromstring(translate(file)[0])
+            [found] = ("".join(element.itertext()) for element in root.iter("{*}target"))
+            source = "".join(etree.fromstring(f"<a>{segments}</a>").itertext())
+            assert found == (source.upper() if file.blocks else "Before Two. after.")
