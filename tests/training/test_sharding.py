@@ -18,6 +18,7 @@ OPTIONS = (
     "trainer.val_check_interval=4",
     "callbacks.checkpoint.every_n_train_steps=2",
     "callbacks.validation_bleu.examples=0",
+    "trainer.compile=auto",  # without effect for several processes
     "model.dropout=0",
 )
 COLUMNS = ("train/loss", "train/gradient_norm", "val/loss")
