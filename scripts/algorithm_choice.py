@@ -23,7 +23,6 @@ from scaleformer.system.allocator import use_huge_pages
 from scaleformer.system.cpu import set_up_cpu
 from scaleformer.system.errors import one_line_errors
 from scaleformer.system.provenance import provenance, write_result
-from scaleformer.system.timing import alternate
 from scripts.bench_attention.cost import (
     Arguments,
     Runner,
@@ -36,6 +35,7 @@ from scripts.bench_attention.cost import (
 from scripts.bench_attention.options import ALL, KERNEL, PASSES, Options, parse
 from scripts.bench_attention.report import device_in_words, set_scales
 from scripts.bench_training.tables import Result, Rows, distinct, markdown
+from scripts.timing import alternate
 
 USUAL = {
     "cases": ["causal", "bidirectional", "cross"],

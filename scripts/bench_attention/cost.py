@@ -16,7 +16,6 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from scaleformer.ops import SegmentLayout, get_feature_map, relative_kernel_attention, segment_recall_attention
 from scaleformer.ops.common.relative_positions import relative_scores
-from scaleformer.system.timing import alternate, peak_memory
 from scripts.bench_attention.options import (
     ALL,
     KERNEL,
@@ -28,6 +27,7 @@ from scripts.bench_attention.options import (
     Options,
 )
 from scripts.bench_attention.paper import algorithm_1, algorithm_2, paper_attention
+from scripts.timing import alternate, peak_memory
 
 CPU = torch.device("cpu")
 

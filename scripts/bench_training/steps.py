@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from scaleformer.batch import Batch
 from scaleformer.model.transformer import Transformer
 from scaleformer.ops.common.matmul import linear
-from scaleformer.system.timing import alternate, peak_memory, wait
 from scaleformer.training.graphs import StepGraphs
 from scaleformer.training.optimization import OptimizerConfig
 from scripts.bench_training import peers
 from scripts.bench_training.models import Sizes, make_batch, make_model, our_loss
+from scripts.timing import alternate, peak_memory, wait
 
 PEERS = (peers.MARIAN, peers.T5, peers.JOEYNMT)
 GIB = 2**30

@@ -14,10 +14,10 @@ from torch.profiler import ProfilerActivity, profile
 
 from scaleformer.ops import segment_recall_attention
 from scaleformer.ops.recall.attention import RECALL_ALGORITHMS
-from scaleformer.system.timing import wait
 from scripts.bench_training.peers import MARIAN
 from scripts.gpu.rows import HORIZON, Bench, use_tensor_cores
 from scripts.gpu.timed import lengths_of, step_of
+from scripts.timing import wait
 
 #: queries, keys (0: causal, -1: bidirectional), documents, heads, width, near, kept, longest segment, pads
 CASES = (

@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-from scaleformer.system.timing import peak_memory, wait
 from scripts.bench_training.models import Sizes
 from scripts.bench_training.steps import GIB, Limits, take_turns
+from scripts.timing import peak_memory, wait
 
 SIZES = {"small": Sizes(), "base": Sizes(6, 512, 2048, 8), "tiny": Sizes(1, 32, 64, 2, 60)}
 #: tokens of a segment; and of recall: near segments, kept tokens, largest distance

@@ -25,7 +25,7 @@ from scaleformer.model.config import ModelConfig
 from scaleformer.model.transformer import Transformer
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.system.cpu import set_up_cpu
-from scaleformer.system.timing import peak_memory
+from scripts.timing import peak_memory
 
 #: tokens of a segment of the measured texts
 SEGMENT = 16

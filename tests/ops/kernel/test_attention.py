@@ -14,8 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from scaleformer.ops import FEATURE_MAPS, relative_kernel_attention
 from scaleformer.ops.common import blocks
 from scaleformer.ops.kernel.attention import even_chunk, smaller_algorithm
-from scaleformer.system.timing import peak_memory
 from scripts.bench_attention.cost import saved_bytes
+from scripts.timing import peak_memory
 from tests.ops.inputs import Inputs, gradients, make_inputs
 from tests.ops.kernel.naive import dense_attention
 from tests.pairwise import covering

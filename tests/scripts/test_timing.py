@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from scaleformer.system.timing import alternate, peak_memory
+from scripts.timing import alternate, peak_memory
 
 
 def test_functions_take_turns() -> None:
