@@ -177,7 +177,12 @@ class DataConfig(SourceConfig):
         if clashing := {name: getattr(self, name) for name in ("path", "tag") if getattr(self, name) is not None}:
             name, value = next(iter(clashing.items()))
             raise ValueError(f"data.{name} is {shown(value)}: set it for each corpus of data.corpora instead")
-        self._check_names()
+        seen: dict[str, str] = {}
+        for name in map(str, self.corpora):
+            if not re.fullmatch(r"\w[\w.-]*", name):
+                raise ValueError(f"data.corpora: {shown(name)} is no name: it must be of letters, digits, _ . and -")
+            if (other := seen.setdefault(name.lower(), name)) != name:
+                raise ValueError(f"data.corpora: {other} and {name} differ only in case: rename one")
         weighted = [name for name, entry in self.corpora.items() if _entry(name, entry).weight is not None]
         if weighted and self.temperature != 1:
             raise ValueError(
@@ -245,14 +250,6 @@ class DataConfig(SourceConfig):
             return replace(self, stages=None, **changed)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
-
-    def _check_names(self) -> None:
-        seen: dict[str, str] = {}
-        for name in map(str, self.corpora or ()):
-            if not re.fullmatch(r"\w[\w.-]*", name):
-                raise ValueError(f"data.corpora: {shown(name)} is no name: it must be of letters, digits, _ . and -")
-            if (other := seen.setdefault(name.lower(), name)) != name:
-                raise ValueError(f"data.corpora: {other} and {name} differ only in case: rename one")
 
     def _part(self, number: int, name: str) -> DataConfig:
         assert self.corpora is not None

@@ -118,6 +118,8 @@ class StringsFile:
         if not self._same(content, plain):
             self.left[ANEW] += 1
             content = plain
+        if 0 < self._content.count("\n") == self._content.count("\r\n"):  # the toolkit may have lost them
+            content = re.sub(r"(?<!\r)\n", "\r\n", content)
         if self._language and (pattern := _LANGUAGES.get(self._format)):
             content = pattern.sub(rf"\g<1>{self._language}", content, count=1)
         return self._raw[: 3 * self._raw.startswith(BOM_UTF8)] + encode(content, self._encoding)

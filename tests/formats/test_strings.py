@@ -110,6 +110,9 @@ def test_a_file_that_is_written_anew_is_counted(name: str, content: str) -> None
     result = translate(file)[0].decode()
     assert file.left[ANEW] == 1
     assert result != content
+    lines = read(name, content.replace(",", ",\r\n").replace("><", ">\r\n<"))
+    assert "\r\n" in (result := translate(lines)[0].decode())
+    assert result.count("\n") == result.count("\r\n")
     assert [block.text for block in read(name, result).blocks] == [block.text.upper() for block in file.blocks]
 
 
