@@ -18,6 +18,7 @@ from scaleformer.model.attention.literature.auxiliary_loss import auxiliary_loss
 from scaleformer.model.transformer import Transformer
 from scaleformer.ops.loss.cross_entropy import linear_cross_entropy
 from scaleformer.training.carried_memory import carrying
+from scaleformer.training.emphasis import Emphasis
 
 MOST_SHAPES = 48  # with graphs; batches of other shapes are computed without
 
@@ -116,11 +117,25 @@ def reason_against(model: Transformer, device: torch.device, precision: str, pro
     return "" if device.type == "cuda" else f"the device is {device.type}"
 
 
-def masked_loss(model: Transformer, batch: Batch, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-    """The mean cross-entropy in nats of the real target tokens, and their number, without waiting for the GPU."""
+def masked_loss(
+    model: Transformer,
+    batch: Batch,
+    label_smoothing: float = 0.0,
+    emphasis: Emphasis | None = None,
+    emphasized: float = 1.0,
+) -> tuple[Tensor, Tensor]:
+    """The mean cross-entropy in nats of the real target tokens, and their number, without waiting for the GPU.
+
+    emphasis: finds the tokens that weigh `emphasized`, others 1.
+    """
     (states, weight), real = model.output(model(batch).flatten(0, 1)), model.predicted(batch).flatten()
     targets = batch.target_output.flatten()
-    return linear_cross_entropy(states, weight, targets, label_smoothing, real=real), real.sum()
+    loss, count = linear_cross_entropy(states, weight, targets, label_smoothing, real=real), real.sum()
+    if emphasis is not None:
+        at = emphasis(batch.target_output).flatten() & real
+        more = linear_cross_entropy(states, weight, targets, label_smoothing, real=at)
+        loss = loss + (emphasized - 1) * at.sum() / count.clamp(min=1) * more
+    return loss, count
 
 
 def rounded(number: int, least: int = 1) -> int:

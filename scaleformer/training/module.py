@@ -18,6 +18,7 @@ from scaleformer.model.transformer import Transformer
 from scaleformer.ops.loss.cross_entropy import linear_cross_entropy
 from scaleformer.system.devices import gathered
 from scaleformer.system.errors import is_out_of_memory
+from scaleformer.training.emphasis import Emphasis
 from scaleformer.training.gradients import clip_factor, largest_gradients, scale_, total_norm
 from scaleformer.training.graphs import StepGraphs, masked_loss, reason_against
 from scaleformer.training.guard import StepGuard, name_documents
@@ -42,6 +43,7 @@ class TranslationModule(pl.LightningModule):
     package          what a checkpoint needs besides the weights to translate on its own (`checkpoints.model_file`)
     label_smoothing  share of the probability spread over the whole vocabulary, in training only
     compiled         compute steps by captured graphs where that is possible (`StepGraphs`)
+    emphasis         finds the target tokens that weigh `weight` in training, others 1
     stop, save       set by a process to request the end of training (the number of a signal in `SIGNALS`, from 1) or a
                      checkpoint (1); `stopping` and `saving` hold the largest request of all processes once they have
                      done the same step
@@ -56,6 +58,8 @@ class TranslationModule(pl.LightningModule):
         label_smoothing: float = 0.1,
         guard: StepGuard | None = None,
         compiled: bool = False,
+        emphasis: Emphasis | None = None,
+        weight: float = 1.0,
     ) -> None:
         super().__init__()
         self.model = model
@@ -65,6 +69,7 @@ class TranslationModule(pl.LightningModule):
         self.label_smoothing = label_smoothing
         self.guard = guard or StepGuard()
         self.compiled = compiled
+        self.emphasis, self.weight = emphasis, weight
         self.graphs: StepGraphs | None = None
         self.graphed = False  # whether the latest loss has its gradients from a graph
         self.stop = self.stopping = self.save = self.saving = 0
@@ -85,6 +90,7 @@ class TranslationModule(pl.LightningModule):
         refresh_rates(scheduler)
         precision, processes = str(self.trainer.precision), self.trainer.world_size
         reason = reason_against(self.model, self.device, precision, processes)
+        reason = reason or ("" if self.emphasis is None else "emphasis.choices")
         if self.compiled and not reason:
             dtype = torch.bfloat16 if precision == "bf16-mixed" else None
             self.graphs = StepGraphs(self.model, self.label_smoothing, dtype, UNIT)
@@ -237,15 +243,23 @@ class TranslationModule(pl.LightningModule):
             return None
 
     def _loss(self, batch: Batch, label_smoothing: float) -> tuple[Tensor, int | Tensor]:
-        """Mean cross-entropy in nats per real target token, and their number; 0 for a batch without any."""
+        """Mean cross-entropy in nats per real target token, in training weighted, and their number; 0 for a batch
+        without any."""
+        emphasis = self.emphasis if self.training else None
         if batch.source.device.type == "cuda":  # to leave pads out would wait for the GPU
-            return masked_loss(self.model, batch, label_smoothing)
+            return masked_loss(self.model, batch, label_smoothing, emphasis, self.weight)
         predicted = self.model.predicted(batch)
         states, weight = self.model.output(self.model(batch)[predicted])  # (tokens, D), (V, D)
         targets = batch.target_output[predicted]  # (tokens,)
         if not len(targets):  # a filler: it must take part, or the other processes would wait
             return (states.sum() + weight.sum()) * 0.0, 0
-        return linear_cross_entropy(states, weight, targets, label_smoothing), len(targets)
+        loss = linear_cross_entropy(states, weight, targets, label_smoothing)
+        if emphasis is not None:
+            at = emphasis(batch.target_output)[predicted]
+            if count := int(at.sum()):
+                more = linear_cross_entropy(states[at], weight, targets[at], label_smoothing)
+                loss = loss + (self.weight - 1) * count / len(targets) * more
+        return loss, len(targets)
 
     def _add(self, name: str, loss: Tensor, tokens: int | Tensor) -> None:
         exact = loss.detach().to(torch.float32 if loss.device.type == "mps" else torch.float64)

@@ -28,6 +28,7 @@ from scaleformer.system.errors import Interrupted
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.training.callbacks import build_callbacks
 from scaleformer.training.carried_memory import check_consecutive
+from scaleformer.training.emphasis import Emphasis
 from scaleformer.training.freezing import freeze
 from scaleformer.training.guard import StepGuard
 from scaleformer.training.initialization import (
@@ -184,6 +185,7 @@ def build(config: Mapping[str, Any], signals: SignalWatch, given: Sequence[str] 
     if settings.adapter.rank:
         free = sum(p.numel() for p in model.parameters() if p.requires_grad)
         notes.append(f"adapter.rank={settings.adapter.rank}: {free:,} parameters train, the parent's stay")
+    emphasis = Emphasis(forms, data.target_tokenizer) if (forms := settings.emphasis.forms()) else None
     module = TranslationModule(
         model,
         make_package(
@@ -194,6 +196,8 @@ def build(config: Mapping[str, Any], signals: SignalWatch, given: Sequence[str] 
         settings.label_smoothing,
         StepGuard(settings.callbacks.max_bad_steps),
         settings.trainer["compile"] == "auto",
+        emphasis,
+        settings.emphasis.weight,
     )
     return Run(directory, config, settings, checkpoint, step, data, loggers, trainer, module, notes)
 

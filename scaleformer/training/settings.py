@@ -18,6 +18,7 @@ from scaleformer.model.adapter import AdapterConfig, add_adapters
 from scaleformer.model.config import ModelConfig
 from scaleformer.model.transformer import Transformer
 from scaleformer.system.schema import Natural, OneOf, Positive, Range, from_mapping, hints_of, shown
+from scaleformer.training.emphasis import EmphasisConfig
 from scaleformer.training.freezing import freeze
 from scaleformer.training.optimization import OptimizerConfig, ScheduleConfig
 
@@ -161,6 +162,7 @@ class Settings:
     resume: str | None
     run_dir: str
     adapter: AdapterConfig = field(default_factory=AdapterConfig, kw_only=True)
+    emphasis: EmphasisConfig = field(default_factory=EmphasisConfig, kw_only=True)
 
 
 def read_settings(config: Mapping[str, Any]) -> Settings:
@@ -173,6 +175,7 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
     if isinstance(model, Mapping) and isinstance(tokenizer, Mapping):
         config = {**config, "model": _unsized(model, tokenizer)}
     settings = from_mapping(Settings, config, "")
+    settings.emphasis.forms()
     known = hints_of(TrainerConfig)
     from_mapping(TrainerConfig, {k: v for k, v in settings.trainer.items() if k in known}, "trainer")
     if not settings.data.parts:
