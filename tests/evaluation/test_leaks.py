@@ -59,6 +59,9 @@ def test_the_training_split_of_the_run_comes_first(tmp_path):
         assert source is not None
         assert source.where == str(tmp_path / wanted / "train.jsonl")
     assert training_split(missing, None) is None
+    public = {"data": {"level": "segment"}}  # of a folder of transformers
+    assert training_split(public, None) is None
+    assert training_split(public, settings["other"]).where == str(tmp_path / "other" / "train.jsonl")
     hub = {"data": {"format": "hub", "hub": {"name": "any"}}}
     assert training_split(hub, settings["other"]).where == str(tmp_path / "other" / "train.jsonl")
     assert training_split(hub, None).hub is not None
