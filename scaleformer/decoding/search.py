@@ -219,7 +219,8 @@ class Beam(Search):
 
     A document is done when no live hypothesis can still beat the n-th best finished one: log-probabilities only
     decrease, so log-probability / limit ** alpha bounds the score. With alpha > 0 this bound is loose; so a document is
-    also done when K hypotheses are finished and the best live one, scored at its current length, ranks below them.
+    also done when K hypotheses are finished and the best live one, scored at its current length, ranks below them all,
+    as in transformers.
 
     Forced tokens do not count in this ranking: all hypotheses must write them, however improbable, and otherwise those
     that delay them would displace the others.
@@ -262,10 +263,10 @@ class Beam(Search):
         live = end.int().argsort(dim=1, stable=True)[:, :K]  # each row ends at most once: at least K of 2K stay live
         merit, total, parent, token = (values.gather(1, live) for values in (merits, totals, parent, token))
         self.held = torch.cat([torch.stack([total, merit, torch.where(running, total, unfinished)]), finished])
-        full = finished[0, :, -1:] > -math.inf
-        reach = (torch.where(full, step + 1, rows.limits[:, None]) - rows.forced_tokens).clamp(min=1)  # (A, 1)
-        beaten = merit[:, :1] / reach.double() ** alpha <= finished[0, :, self.config.n_best - 1, None]
-        active.done = active.done | beaten[:, 0]
+        for most, place in ((rows.limits, self.config.n_best - 1), (torch.full_like(rows.limits, step + 1), -1)):
+            reach = (most[:, None] - rows.forced_tokens).clamp(min=1)  # (A, 1)
+            beaten = merit[:, :1] / reach.double() ** alpha <= finished[0, :, place, None]  # -inf: nothing finished
+            active.done = active.done | beaten[:, 0]
         return token, parent
 
     def hypotheses(self, document: int) -> list[Hypothesis]:

@@ -123,7 +123,7 @@ def test_logits_are_theirs(kind: str, pairs: Callable[[str], Pair]) -> None:
         assert compare(pair, pair.ours.model, source, target) < 1e-4
 
 
-def generated(pair: Pair, texts: list[str], beams: int) -> list[list[int]]:
+def generated(pair: Pair, texts: list[str], beams: int, length_penalty: float) -> list[list[int]]:
     """What transformers writes, in our ids, up to the end of the sentence; longer texts are cut at MOST."""
     more = {}
     if pair.kind in ("m2m100", "nllb"):
@@ -136,7 +136,7 @@ def generated(pair: Pair, texts: list[str], beams: int) -> list[list[int]]:
     found = pair.theirs.generate(
         **tokens,
         num_beams=beams,
-        length_penalty=0.0,
+        length_penalty=length_penalty,
         max_new_tokens=MOST,
         do_sample=False,
         early_stopping=False,
@@ -146,15 +146,19 @@ def generated(pair: Pair, texts: list[str], beams: int) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("beams", [1, 4])
-def test_the_search_writes_what_generate_writes(kind: str, beams: int, pairs: Callable[[str], Pair]) -> None:
+@pytest.mark.parametrize(("beams", "length_penalty"), [(1, 0.0), (4, 0.0), (4, 1.0)])
+def test_the_search_writes_what_generate_writes(
+    kind: str, beams: int, length_penalty: float, pairs: Callable[[str], Pair]
+) -> None:
+    if length_penalty and kind in ("m2m100", "nllb"):
+        pytest.skip("transformers counts the language code in the length")
     pair = pairs(kind)
     texts = lines(40, seed=5)[0]
-    config = SEARCH if beams == 1 else replace(SEARCH, strategy="beam", beam_size=beams, length_penalty=0.0)
+    config = SEARCH if beams == 1 else replace(SEARCH, strategy="beam", beam_size=beams, length_penalty=length_penalty)
     translator = Translator(pair.ours, config, TAGS.get(kind))
     found = translator.translate_documents(translator.request([[text] for text in texts], mode="segment"))
     compared = texts_written = 0
-    for ours, theirs in zip(found, generated(pair, texts, beams), strict=True):
+    for ours, theirs in zip(found, generated(pair, texts, beams, length_penalty), strict=True):
         ended = SEP in theirs
         if not ended and beams > 1:  # what is cut is ranked otherwise
             continue

@@ -84,6 +84,16 @@ def test_length_penalty_by_hand(alpha, winner, score):
     assert found.score == pytest.approx(score, rel=1e-6)
 
 
+def test_a_live_hypothesis_that_beats_the_worst_finished_one_goes_on():
+    """After two steps `()` has a mean of log 0.5, `(B,)` of log(0.18) / 2, and `(A, A)`, alive, of log(0.2475) / 2."""
+    chain = {(): {EOS: 0.5, A: 0.25, B: 0.25}, (A,): {A: 0.99, EOS: 0.01}, (B,): {EOS: 0.72, A: 0.28}}
+    model = FakeModel(lambda source, written: table(chain.get(written[1:], {EOS: 1.0})))
+    config = free(strategy="beam", beam_size=2, length_penalty=1.0)
+    [[found]] = decode(model, *batch([A, SEP, EOS]), config)
+    assert found.tokens == (A, A)
+    assert found.score == pytest.approx(math.log(0.2475) / 3, rel=1e-6)
+
+
 def test_improbable_ends_do_not_stop_the_search():
     """Two ends of probability 1e-9 rank second at the first two steps, since there are no other words."""
 
