@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import sentencepiece as spm
 import torch
 import yaml
 from torch import Tensor
+
+from scaleformer.data.tokenizer_extension import parsed
 
 DECODER = "decoder.yml"
 SETTINGS, BIAS = "special:model.yml", "decoder_ff_logit_out_b"
@@ -60,8 +61,9 @@ def read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor], list[Path], l
         if not file.is_file():
             raise ValueError(f"{file.name} of {DECODER} is missing: copy all files of the model")
     try:
-        arrays = dict(np.load(files[0]))
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        with np.load(files[0]) as content:
+            arrays = dict(content)
+    except (OSError, ValueError, TypeError, zipfile.BadZipFile) as error:
         raise ValueError(f"{files[0].name} is cut or damaged: {error}") from error
     settings = _yaml(bytes(arrays.pop(SETTINGS)).rstrip(b"\0").decode(), SETTINGS)
     shared = settings.get("tied-embeddings-all") == "true"
@@ -90,14 +92,14 @@ def read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor], list[Path], l
 def numbers_of(path: Path) -> dict[str, int]:
     """The ids of the pieces of a vocabulary, YAML or a sentencepiece model, `<pad>` last."""
     if path.suffix == ".spm":
-        model = spm.SentencePieceProcessor(str(path))
-        numbers = {model.id_to_piece(n): n for n in range(model.vocab_size())}
+        numbers = {one.piece: n for n, one in enumerate(parsed(path.read_bytes()).pieces)}
     else:
         numbers = {str(piece): int(n) for piece, n in _yaml(path.read_text(encoding="utf-8"), path.name).items()}
     return {**numbers, "<pad>": len(numbers)}
 
 
-def _renamed(arrays: Mapping[str, np.ndarray], shared: bool) -> Any:
+def _renamed(arrays: Mapping[str, np.ndarray], shared: bool) -> Iterator[tuple[str, Tensor]]:
+    """The weights by the names of transformers. Raises ValueError for those that are missing or unknown."""
     embeddings = {"Wemb": "model.shared.weight"}
     if not shared:
         embeddings = {f"{side}_Wemb": f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder")}

@@ -88,8 +88,8 @@ def training_split(run: Mapping[str, Any], settings: Mapping[str, Any] | None) -
     """The training split of a run, else of the corpus that `settings` describes; None where neither is found here.
     Data that would be downloaded are not: of the Hub only those count that the run itself was evaluated with."""
     run = _seen_from_here(run)
-    known = "format" in (run.get("data") or {})  # a public model has no corpus
-    for chosen in (*([None] if known else []), *([settings] if settings is not None else [])):
+    candidates = [None] if "format" in (run.get("data") or {}) else []  # a public model has no corpus
+    for chosen in candidates if settings is None else [*candidates, settings]:
         with suppress(ValueError, OSError):
             source = split_sources(_config(run, chosen)).get("train")
             parts = [part for _, part in source.parts] if isinstance(source, JoinedSource) else [source]

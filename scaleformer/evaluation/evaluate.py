@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from rich.table import Table
 from rich.text import Text
 
 from scaleformer.checkpoints.run_config import test_split
@@ -24,7 +25,7 @@ from scaleformer.evaluation.suspicions import LOW, suspicions
 from scaleformer.evaluation.translation_run import Evaluation, write_evaluation
 from scaleformer.system.display import counted, ranged
 from scaleformer.system.files import atomic_writer, check_folder
-from scaleformer.system.tables import plain_table, print_table
+from scaleformer.system.tables import print_table
 from scaleformer.text.documents import Document
 from scaleformer.translation.request import Request
 from scaleformer.translation.resumable import resumable_translations
@@ -102,7 +103,10 @@ def evaluate_translator(
 def print_report(report: BleuReport, title: str, leaks: Mapping[str, Any] | None = None) -> None:
     """Print the table of scores (with those of `seen_and_unseen`), the signatures below it, and notes on the
     documents."""
-    table = plain_table(title, ("metric",), ("score", "documents"))
+    table = Table(title=Text(title, "table.title"), title_justify="left")
+    table.add_column("metric")
+    table.add_column("score", justify="right")
+    table.add_column("documents", justify="right")
     table.add_column("details")
     for score in report.scores:
         table.add_row(score.metric, f"{score.score:.2f}", str(report.documents), _details(score))

@@ -45,7 +45,11 @@ def parse_object(line: str, where: str, keys: str) -> dict[str, Any]:
 def parse_document(line: str, where: str, require_target: bool = True) -> Document:
     """The document of one JSON line. `where` begins the message of a DataError, and is the name of a document without
     an id if no target is required."""
-    record = parse_object(line, where, "id, source, target")
+    return document_of(parse_object(line, where, "id, source, target"), where, require_target)
+
+
+def document_of(record: dict[str, Any], where: str, require_target: bool = True) -> Document:
+    """As `parse_document`, of a line that is read."""
     if not require_target:
         record.setdefault("id", where)
     wanted = ("id", "source", "target") if require_target else ("source",)

@@ -26,7 +26,10 @@ def plain_table(title: str | None, names: Sequence[str], numbers: Sequence[str])
 
 
 def print_rows(title: str | None, rows: Sequence[Mapping[str, Any]], names: int = 3) -> None:
-    """Print rows with the same keys, of which the first ones are names; shares in percent."""
+    """Print rows with the same keys, of which the first ones are names; shares in percent. No rows are said."""
+    if not rows:
+        print(f"{title or 'rows'}: nothing to count")
+        return
     keys = [key for key in rows[0] if key != "interval"]
     table = plain_table(title, keys[:names], [key.replace("_", " ") for key in keys[names:]])
     for row in rows:

@@ -12,7 +12,7 @@ from torch import Tensor
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.evaluation.context.choices import read_choices
 from scaleformer.system.schema import Range
-from scaleformer.vocabulary import SPACE, SPECIAL_PIECES
+from scaleformer.vocabulary import SPECIAL_PIECES
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,8 @@ class Emphasis:
     def __init__(self, forms: Sequence[str], tokenizer: Tokenizer) -> None:
         self.sequences = list(dict.fromkeys(tuple(tokenizer.encode(form)) for form in forms))
         pieces = [tokenizer.piece(n) for n in range(tokenizer.vocab_size)]
-        inside = [
-            n >= len(SPECIAL_PIECES) and piece[:1] != SPACE and piece[:1].isalnum() for n, piece in enumerate(pieces)
-        ]
+        # bytes are letters, such as ú, that have no piece
+        inside = [n >= len(SPECIAL_PIECES) and (p[:1].isalnum() or p[:3] == "<0x") for n, p in enumerate(pieces)]
         self._inside = torch.tensor(inside)  # (V,)
 
     def __call__(self, targets: Tensor) -> Tensor:

@@ -175,7 +175,7 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
     if isinstance(model, Mapping) and isinstance(tokenizer, Mapping):
         config = {**config, "model": _unsized(model, tokenizer)}
     settings = from_mapping(Settings, config, "")
-    settings.emphasis.forms()
+    settings.emphasis.forms()  # a file that cannot be read is said before anything is written
     known = hints_of(TrainerConfig)
     from_mapping(TrainerConfig, {k: v for k, v in settings.trainer.items() if k in known}, "trainer")
     if not settings.data.parts:

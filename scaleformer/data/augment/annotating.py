@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,7 +39,7 @@ Partners = dict[str, dict[str, float]]  # source word, target word: the lower of
 
 
 @dataclass(frozen=True)
-class Change:
+class Change(ABC):
     """A change to a share of the one-to-one beads of each document. The seed, the epoch, the document's name and the
     bead's number in it decide which."""
 
@@ -46,13 +47,13 @@ class Change:
     seed: int
 
     @property
+    @abstractmethod
     def key(self) -> str:
         """Part of a cache's name: besides the corpus, everything that determines the changed documents."""
-        raise NotImplementedError
 
+    @abstractmethod
     def change(self, source: str, target: str, key: str) -> tuple[str, str]:
         """A bead, changed or not; key: what decides."""
-        raise NotImplementedError
 
     def __call__(self, document: Document, epoch: int = 0) -> Document:
         """The document for one training epoch; for all epochs if the corpus is kept encoded."""

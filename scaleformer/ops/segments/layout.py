@@ -17,7 +17,7 @@ NO_SEGMENT = torch.iinfo(torch.long).min // 2  # of a state without tokens: belo
 class SegmentLayout:
     """The segments of queries and keys, and the plans derived from them. All layers of a model share one layout.
 
-    Deriving a plan takes many calls, but for the kernels of a GPU it also waits for the device, and a plan of long
+    Deriving a plan takes many calls. All but those of the kernels of a GPU wait for the device, and a plan of long
     segments is large. So each is computed once and stored in the layout. Do not change the tensors of a layout.
 
     query_segments  (B, L_Q) integers that never decrease along a row; pads at the end may hold any

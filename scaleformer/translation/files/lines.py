@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, TextIO
 
 from scaleformer.formats.blocks import MARK, Block, Span
 from scaleformer.formats.files import BlockFile
-from scaleformer.formats.json_lines import parse_document
+from scaleformer.formats.json_lines import document_of, parse_object
 from scaleformer.formats.lines import Input, read_lines
 from scaleformer.formats.recognition import by_name, recognise
 from scaleformer.formats.restoring import Change
@@ -128,8 +128,8 @@ def read_documents(source: Input, format: str, boundaries: Boundaries = "file", 
         documents = []
         for number, line in lines:
             place = f"{where}:{number}"
-            read = parse_document(line, place, require_target=False)
-            record = json.loads(line)
+            record = parse_object(line, place, "id, source, target")
+            read = document_of(record, place, require_target=False)
             forced = read_forced(record, place, len(read.source))
             terms, draft = read_terms_of(record, place), read_draft(record, place)
             documents.append(FileDocument(read.id, read.source, read.target, forced=forced, terms=terms, draft=draft))
