@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sentencepiece as spm
 import torch
 import yaml
 from safetensors.torch import load_file
 
+from scaleformer.checkpoints.marian_npz import numbers_of
 from scaleformer.checkpoints.model_file import load_model
 from scaleformer.translation.translator import Translator
 from tests.checkpoints.test_public import MOST, SEARCH
-from tests.public_models import lines, make
+from tests.public_models import lines, make, pieces
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*sacremoses")
 LETTERS = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "out_proj": "o"}
@@ -127,6 +129,57 @@ def test_texts_are_those_of_ctranslate2(folders: tuple[Path, Path], tmp_path: Pa
     found = Translator(loaded, SEARCH).translate([[text] for text in texts], mode="segment")
     assert [document[0] for document in found] == wanted
     assert len(set(wanted)) > 4
+
+
+def test_each_side_may_have_a_vocabulary_and_weights_of_its_own(tmp_path: Path) -> None:
+    theirs, native = tmp_path / "theirs", tmp_path / "native"
+    model, _ = make(theirs, "separate")
+    weights, numbers = model.state_dict(), []
+    native.mkdir()
+    for side, name in (("encoder", "vocab.json"), ("decoder", "target_vocab.json")):
+        weight, vocabulary = weights[f"model.{side}.embed_tokens.weight"], json.loads((theirs / name).read_text())
+        numbers.append({piece: n - (n > 2) for piece, n in vocabulary.items() if piece != "<pad>"})  # which is 2 there
+        weights[f"{side}_Wemb"] = torch.cat([weight[:2], weight[3:]])
+    bias = weights["final_logits_bias"]
+    weights["final_logits_bias"] = torch.cat([bias[:, :2], bias[:, 3:], bias[:, 2:3]], 1)
+    sizes = {"transformer-ffn-activation": "relu", "tied-embeddings-all": False, "tied-embeddings": True}
+    weights["model.shared.weight"] = weights["encoder_Wemb"]
+    write(native, weights, {**numbers[0], "<pad>": len(numbers[0])}, **sizes)
+    arrays = dict(np.load(native / "model.npz"))
+    del arrays["Wemb"]
+    arrays |= {f"{side}_Wemb": weights[f"{side}_Wemb"].numpy() for side in ("encoder", "decoder")}
+    np.savez(native / "model.npz", **arrays)
+    for side, vocabulary in zip(("source", "target"), numbers, strict=True):
+        (native / f"{side}.spm").write_bytes((theirs / f"{side}.spm").read_bytes())
+        (native / f"{side}.yml").write_text(yaml.safe_dump(vocabulary, allow_unicode=True, width=10**6))
+    decoder = {"models": ["model.npz"], "vocabs": ["source.yml", "target.yml"]}
+    (native / "decoder.yml").write_text(yaml.safe_dump(decoder))
+    found, wanted = load_model(native), load_model(theirs)
+    rows = (found.source_tokenizer, wanted.source_tokenizer), (found.target_tokenizer, wanted.target_tokenizer)
+    for name, (own, other) in zip(("source_embedding", "target_embedding"), rows, strict=True):
+        places = {other.piece(n): n for n in range(other.vocab_size)}
+        shared = [n for n in range(4, own.vocab_size) if own.piece(n) in places]  # all but <pad>, whose row is zeros
+        ours, theirs_ = (one.model.state_dict()[f"{name}.weight"] for one in (found, wanted))
+        torch.testing.assert_close(ours[shared], theirs_[[places[own.piece(n)] for n in shared]])
+    assert found.model.config.encoder_layers == wanted.model.config.encoder_layers
+    layers = {
+        key: value for key, value in wanted.model.state_dict().items() if key.split(".")[0] in ("encoder", "decoder")
+    }
+    for key, value in layers.items():
+        torch.testing.assert_close(found.model.state_dict()[key], value)
+
+
+def test_a_sentencepiece_model_may_be_the_vocabulary(tmp_path: Path) -> None:
+    proto = pieces(lines()[0], 150)
+    (tmp_path / "vocab.spm").write_bytes(proto)
+    model = spm.SentencePieceProcessor(model_proto=proto)
+    assert numbers_of(tmp_path / "vocab.spm") == {
+        **{model.id_to_piece(n): n for n in range(150)},
+        "<pad>": 150,
+    }
+    (tmp_path / "vocab.spm").write_bytes(proto[:50])
+    with pytest.raises(ValueError, match="its sentencepiece model is damaged"):
+        numbers_of(tmp_path / "vocab.spm")
 
 
 @pytest.mark.parametrize(

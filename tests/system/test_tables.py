@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scaleformer.system import bars
-from scaleformer.system.tables import plain_table, print_table
+from scaleformer.system.tables import plain_table, print_rows, print_table
 
 NAME = "a-run-of-a-very-long-name-with-many-settings-lr3e-4-layers6-seed1234"
 COLUMNS = ("count", "chance", "contrastive", "generative", "wrong", "unclear")
@@ -62,3 +62,12 @@ def test_a_long_name_leaves_a_bars_numbers_whole(monkeypatch: pytest.MonkeyPatch
     assert max(map(len, lines)) <= 80
     assert lines[0].rstrip().endswith("31% 1,234,567 tokens 0:00:00 left -:--:--")
     assert "".join(line.split(" ━")[0].strip() for line in lines).replace(" ", "") == f"{NAME},inone[/x]pass"
+
+
+def test_rows_and_no_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows("3 documents", [{"kind": "name", "as_reference": 0.5, "mentions": 1200, "interval": (0, 1)}], 1)
+    shown = capsys.readouterr().out
+    assert all(text in shown for text in ("3 documents", "as reference", "50.0%", "1,200"))
+    assert "interval" not in shown
+    print_rows("3 documents", [], 1)
+    assert capsys.readouterr().out == "3 documents: nothing to count\n"

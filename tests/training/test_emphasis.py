@@ -41,6 +41,15 @@ def test_whole_words_are_found_whatever_their_pieces(size: int) -> None:
     assert marked(("casa",), size) == []
 
 
+def test_bytes_go_on_with_a_word() -> None:
+    tokenizer = Tokenizer.train(["e t b", "b e t"] * 20, 279)
+    [[word]] = [tokenizer.encode("t")]
+    rows = torch.tensor([[*tokenizer.encode("t é"), *tokenizer.encode("té"), SEP]])
+    assert tokenizer.piece(int(rows[0, -2])).startswith("<0x")
+    assert Emphasis(("t",), tokenizer)(rows)[0].tolist() == [True] + [False] * (rows.shape[1] - 1)
+    assert (rows[0] == word).sum() == 2
+
+
 def test_they_weigh_more_in_training_alone() -> None:
     module = make_module(label_smoothing=0.1).double()
     (batch,) = Batches(1)
