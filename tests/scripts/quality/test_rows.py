@@ -185,6 +185,7 @@ def test_every_program_has_a_driver() -> None:
 
 
 def test_a_marian_of_the_bench_is_read_as_a_public_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
     monkeypatch.syspath_prepend(str(DRIVERS))
     driver: Any = importlib.import_module("train_huggingface")
     tokenizer = Tokenizer.train([f"The {n}th line of a page, {n * n}." for n in range(200)], 320)
