@@ -24,7 +24,8 @@ from scripts.quality.texts import LEVELS, Test, first_segments, longest, trainin
 
 WHOLE = "whole"  # documents in one pass, by the model that is trained on pieces of them
 #: Of our rows: the level that is trained, the form in which documents are translated, and the layers of encoder and
-#: decoder where they are not `--layers` each. `staged-0.6`: sentences, then documents from 0.6 of the time on.
+#: decoder where they are not `--layers` each. `staged-0.6`: sentences, then documents from 0.6 of the time on;
+#: `growing-0.8`: pieces of `SHORT` tokens, then of `--max-tokens` from 0.8 of the time on.
 OUR_ROWS: dict[str, tuple[str, str, str]] = {
     "sentences": ("sentences", "sentences", ""),
     "documents": ("documents", "documents", ""),
@@ -45,12 +46,17 @@ OUR_ROWS |= {
         for share in ("0.6", "0.9")
         for row, how in (("", "documents"), ("-whole", WHOLE), ("-by-sentence", "sentences"))
     },
+    **{
+        f"growing{row}": ("growing-0.8", how, "")
+        for row, how in (("", "documents"), ("-whole", WHOLE), ("-by-sentence", "sentences"))
+    },
     # a deep encoder and a shallow decoder, Kasai et al. 2021
     **{f"{how}-{layers}": ("documents", how, layers) for layers in ("6+2", "7+1") for how in ("documents", WHOLE)},
 }
 ROWS = (*BY_DEFAULT, *(row for level in OUR_ROWS if (row := f"{OURS}-{level}") not in BY_DEFAULT))
 #: What our experiments train with, whatever `experiment=` says, and the others where they have no recipe of their own.
 RECIPE = {"learning_rate": 2e-3, "warmup_steps": 400, "label_smoothing": 0.1, "batch_tokens": 8192, "dropout": 0.1}
+SHORT = 64  # tokens of a piece: some four segments of a manual, that cost what single ones do
 VALIDATION = 64  # examples, as many as our own training translates at a validation
 NAMES = {OURS: "Scaleformer", HUGGING_FACE: "Hugging Face (Marian)", JOEYNMT: "JoeyNMT", EOLE: "eole"}
 
@@ -192,8 +198,9 @@ def training_overrides(plan: Plan, level: str, run: Path, cache: Path, layers: s
     }
     encoder, decoder = layers.split("+") if layers else (sizes.layers, sizes.layers)
     model |= {"encoder_layers": encoder, "decoder_layers": decoder}
-    until = level.removeprefix("staged-")
-    stages = [] if until == level else [f"data.stages=[{{level: segment, until: {until}}}, {{level: document}}]"]
+    how, _, until = level.partition("-")
+    first = {"staged": "level: segment", "growing": f"max_tokens: {SHORT}"}.get(how)
+    stages = [f"data.stages=[{{{first}, until: {until}}}, {{level: document}}]"] if first else []
     seconds = round(60 * plan.minutes)
     limit = f"00:{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     return [
@@ -239,11 +246,12 @@ def table(results: Sequence[Mapping[str, Any]], failures: Mapping[str, str]) -> 
         scores = {score["metric"]: score for score in result["scores"]}
         signatures |= {name: scores[name]["signature"] for name in metrics}
         trained, how, layers = OUR_ROWS[result["level"]]
-        until = trained.removeprefix("staged-")
+        first, _, until = trained.partition("-")
+        second = {"staged": "documents", "growing": f"pieces of {SHORT} tokens, longer"}.get(first)
         lines.append(
             [
                 f"{NAMES[result['program']]} {result['version']}",
-                (trained if until == trained else f"documents from {until} on")
+                (f"{second} from {until} on" if second else trained)
                 + (f", {layers} layers" if layers else ""),
                 {"documents": "pieces"}.get(how, how),
                 f"{result['updates']:,}",
