@@ -18,6 +18,7 @@ from typing import Any
 
 from scaleformer.report.positions import plot_positions
 from scripts.bench_training.tables import markdown
+from scripts.quality.rows import unseen
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "results"
@@ -103,15 +104,19 @@ def phenomena(rows: Rows) -> str:
 
 
 def programs(rows: Rows) -> str:
-    """Programs beside each other: scores, updates, weights, what is left out and added."""
+    """Programs beside each other: scores, updates, weights, what is left out and added; if a row has it, also the
+    s-BLEU of the segments that are not in the training split."""
     metrics = ("d-BLEU", "s-BLEU", "chrF++")
+    parted = [unseen(row) for row in rows.values()]
+    known = set(parted) != {"-"}
     body = []
-    for name, row in rows.items():
+    for (name, row), part in zip(rows.items(), parted, strict=True):
         values = {score["metric"]: score["score"] for score in row["scores"]}
         shares = [f"{row['difference'][key]:.1%}" for key in ("omitted", "added")]
         facts = [f"{row['updates']:,}", f"{row['parameters']:,}"]
-        body.append([name, *facts, *(f"{values[metric]:.2f}" for metric in metrics), *shares])
-    return markdown(["", "updates", "weights", *metrics, "left out", "added"], body)
+        own = [f"{values[metric]:.2f}" for metric in metrics] + [part] * known
+        body.append([name, *facts, *own, *shares])
+    return markdown(["", "updates", "weights", *metrics, *["unseen"] * known, "left out", "added"], body)
 
 
 TABLES: Mapping[str, Callable[[Rows], str]] = {

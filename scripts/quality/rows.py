@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from scaleformer.data.config import DataConfig
 from scaleformer.data.splits import EncodedSplits
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
+from scaleformer.evaluation.leaks import seen_and_unseen
 from scaleformer.evaluation.plain import read_plain, score_plain, write_plain
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.schema import Positive, Range
@@ -120,6 +121,7 @@ class Bench:
         program, _, level = name.partition("-")
         facts, hypotheses = self._ours(level) if program == OURS else self._other(program, level)
         scores = score_plain(self.documents, hypotheses, ter=False)
+        facts["leaks"] = seen_and_unseen(scores.documents, self.splits.sources["train"])
         shared = {name: getattr(self.plan, name) for name in ("minutes", "recipe", "seed")}
         shared["sizes"] = asdict(self.plan.sizes)
         write_plain(result, scores, {"program": program, "level": level, **shared, **facts})
@@ -232,12 +234,18 @@ def call_ours(command: str, settings: Sequence[str], log: Path, plan: Plan) -> N
     call([sys.executable, "-m", "scaleformer", command, *settings, f"threads={plan.threads}"], log, plan.threads)
 
 
+def unseen(result: Mapping[str, Any]) -> str:
+    """s-BLEU of the segments that are not in the training split, where the result has it."""
+    score = (result.get("leaks") or {}).get("unseen", {}).get("s_bleu")
+    return "-" if score is None else f"{score:.2f}"
+
+
 def table(results: Sequence[Mapping[str, Any]], failures: Mapping[str, str]) -> str:
     """Markdown of the results in the order of `ROWS`, with a line for each row that failed, and the signatures."""
     metrics = ("d-BLEU", "s-BLEU", "chrF++")
     facts = ("program", "trained on", "translated as", "updates", "parameters")
     seeds = len({result.get("seed") for result in results}) > 1
-    header = (*facts, *metrics, "left out", "added", "minutes", *(["seed"] if seeds else []))
+    header = (*facts, *metrics, "unseen", "left out", "added", "minutes", *(["seed"] if seeds else []))
     place = {name: number for number, name in enumerate(ROWS)}
     ordered = sorted(results, key=lambda r: (place[f"{r['program']}-{r['level']}"], r.get("seed", 0)))
     lines: list[list[str]] = []
@@ -251,12 +259,12 @@ def table(results: Sequence[Mapping[str, Any]], failures: Mapping[str, str]) -> 
         lines.append(
             [
                 f"{NAMES[result['program']]} {result['version']}",
-                (f"{second} from {until} on" if second else trained)
-                + (f", {layers} layers" if layers else ""),
+                (f"{second} from {until} on" if second else trained) + (f", {layers} layers" if layers else ""),
                 {"documents": "pieces"}.get(how, how),
                 f"{result['updates']:,}",
                 f"{result['parameters']:,}",
                 *(f"{scores[name]['score']:.2f}" for name in metrics),
+                unseen(result),
                 *(f"{result['difference'][name]:.1%}" for name in ("omitted", "added")),
                 "-" if result["translation_seconds"] is None else f"{result['translation_seconds'] / 60:.1f}",
                 *([str(result["seed"])] if seeds else []),

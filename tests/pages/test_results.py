@@ -92,6 +92,10 @@ def test_phenomena_and_programs(tmp_path: Path) -> None:
     (tmp_path / "p.json").write_text(json.dumps({"eole": row}))
     line = filled("<!-- programs p -->\n<!-- end -->", tmp_path).splitlines()[-3]
     assert line.replace("|", " ").split() == ["eole", "1,200", "2,379,184", "9.00", "10.00", "11.00", "1.2%", "50.0%"]
+    with_leaks = {"eole": row, "ours": {**row, "leaks": {"unseen": {"segments": 3, "s_bleu": 8.254}}}}
+    (tmp_path / "q.json").write_text(json.dumps(with_leaks))
+    lines = filled("<!-- programs q -->\n<!-- end -->", tmp_path).splitlines()[-4:-2]
+    assert [line.replace("|", " ").split()[-3] for line in lines] == ["-", "8.25"]
 
 
 def test_the_pages_have_the_tables_of_the_saved_scores() -> None:
