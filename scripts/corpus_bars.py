@@ -1,7 +1,8 @@
 """How well and how fast `scaleformer inspect` and the filters work: noise and leaks put into a corpus on purpose.
 
     python -m scripts.corpus_bars leaks CORPUS
-    python -m scripts.corpus_bars noise CORPUS --foreign OTHER
+    python -m scripts.corpus_bars noise CORPUS --foreign OTHER [--clean]
+    python -m scripts.corpus_bars write CORPUS --foreign OTHER --output FOLDER
     python -m scripts.corpus_bars speed CORPUS --segments 1000000 --processes 2
 
 leaks   test segments of five words and more, put into training as they are and with up to a fifth of the words
@@ -9,6 +10,7 @@ leaks   test segments of five words and more, put into training as they are and 
 noise   5% of the training documents (and, in a second corpus, of the segments) each misaligned, repeated, untranslated
         and in the target language of OTHER: precision and recall of each filter. What a filter takes of the corpus as
         it is counts against its precision unless --clean, which begins with what the filters leave of it
+write   the corpus with that noise in its training documents, to train on it as it is and after the filters
 speed   a corpus of so many segments, made of CORPUS with words exchanged: time of the clock and of the processors, and
         the most memory that all processes have at once
 """
@@ -35,6 +37,7 @@ from scaleformer.data.quality.survey import Split, survey
 from scaleformer.data.sources import split_sources
 from scaleformer.text.documents import Document, from_parts
 from scaleformer.text.words import hash_of_text, spaced
+from scripts.quality.texts import write_lines
 
 FILTERS = FilterConfig(usual=True)
 KINDS = {"misaligned": "alignment", "repeated": "duplicates", "untranslated": "copies", "foreign": "language"}
@@ -149,6 +152,22 @@ def noise(folder: str, other: str, clean: bool) -> None:
             print(f"  {name}: {counts['in_order'][unit]:,} {unit} in order", flush=True)
 
 
+def write(folder: str, other: str, output: str) -> None:
+    """The corpus with noise in its training documents, in a folder of splits. Raises OSError."""
+    rng = random.Random(2)
+    foreign = [s for document in read(other) for s in document.target]
+    rng.shuffle(foreign)
+    splits = {split: list(source.read()) for split, source in split_sources(DataConfig("jsonl", path=folder)).items()}
+    clean = len(splits["train"])
+    # far more foreign segments than a twentieth of the corpus has
+    splits["train"], places = noisy(splits["train"], foreign * 10, by_segment=False, rng=rng)
+    Path(output).mkdir(parents=True)
+    for split, documents in splits.items():
+        write_lines(Path(output) / f"{split}.jsonl", [document.to_json() for document in documents])
+    counts = ", ".join(f"{len({number for number, _ in found})} {kind}" for kind, found in places.items())
+    print(f"{output}: {len(splits['train']):,} training documents ({clean:,} before): {counts}")
+
+
 def memory(process: int) -> int:
     """Bytes of a process and all below it, shared pages counted once (Linux)."""
     total = 0
@@ -217,9 +236,10 @@ def _exchanged(text: str, vocabulary: Sequence[str], rng: random.Random) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("leaks", "noise", "speed"))
+    parser.add_argument("what", choices=("leaks", "noise", "write", "speed"))
     parser.add_argument("corpus")
     parser.add_argument("--foreign", default="")
+    parser.add_argument("--output")
     parser.add_argument("--clean", action="store_true")
     parser.add_argument("--segments", type=int, default=1_000_000)
     parser.add_argument("--processes", type=int, default=2)
@@ -228,6 +248,8 @@ def main() -> None:
         leaks(given.corpus)
     elif given.what == "noise":
         noise(given.corpus, given.foreign, given.clean)
+    elif given.what == "write":
+        write(given.corpus, given.foreign, given.output)
     else:
         speed(given.corpus, given.segments, given.processes)
 
