@@ -161,11 +161,11 @@ def _setup(options: Options, given: Sequence[str]) -> Setup:
     translator.tag_tokens()  # raises if a tag is missing
     decoding = choose_decoding(translator.decoding, options.decoding, given)
     own: Mode = "document" if options.max_tokens is not None else trained_mode(translator.config)
-    memory = None
-    if options.translation_memory is not None:
-        source, target = (translator.segmentation.get(f"{side}_language") for side in ("source", "target"))
-        memory = TranslationMemory.read(options.translation_memory, (options.source_language or source, target))
-    terms = {} if options.terms is None else read_terms(options.terms)
+    source = options.source_language or translator.segmentation.get("source_language")
+    languages = source, translator.target_language() or None
+    known = options.translation_memory
+    memory = None if known is None else TranslationMemory.read(known, languages)
+    terms = {} if options.terms is None else read_terms(options.terms, languages)
     check_file("review", options.review)
     asked = options.review is not None or options.min_confidence is not None
     confidence = Confidence.of(translator) if asked else None

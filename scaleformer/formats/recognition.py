@@ -135,6 +135,7 @@ FORMATS = {
         _messages("vtt", "subtitles (WebVTT)", (".vtt",), begins="WEBVTT", prose="subtitles.VttFile"),
         # known, so that messages can say what to do with them
         Format("ttml", "subtitles (TTML; save them as SRT or WebVTT)", (".ttml", ".dfxp"), begins=rf"{_ROOT}tt\b"),
+        Format("tbx", "a term base (TBX), for `terms=`", (".tbx",), begins=rf"{_ROOT}(?:martif|tbx)\b"),
         Format("resx", "a .NET resource file (`resx2po` makes PO of it)", (".resx",)),
         Format("xml", f"XML ({_PO4A.format('xml')})", (".xml", ".sgm", ".sgml"), begins=_XML),
         Format("catalog", f"a catalogue of Apple ({_XCODE})", (".stringsdict", ".xcstrings")),

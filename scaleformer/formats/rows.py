@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from scaleformer.system.errors import DataError
@@ -76,6 +78,17 @@ def cell(row: Any, column: str, where: str) -> list[str]:
 def one_segment(text: str) -> str:
     """Text as one line: runs of ASCII white space become one space, without any at the ends."""
     return _SPACES.sub(" ", text).strip(" ")
+
+
+def csv_lines(lines: Iterable[tuple[int, str]], name: str | Path) -> Iterator[tuple[int, list[str]]]:
+    """The number and the cells of each row of CSV that is not empty. Raises DataError with the line."""
+    rows = csv.reader((f"{line}\n" for _, line in lines), strict=True)
+    try:
+        for cells in rows:
+            if cells:  # an empty line between rows
+                yield rows.line_num, cells
+    except csv.Error as error:
+        raise DataError(f"{name}:{rows.line_num}: malformed CSV ({error}): is a double quote not closed?") from None
 
 
 def some(names: Collection[str]) -> str:

@@ -5,7 +5,6 @@ A cell is a segment, or in Parquet a list of them. Cells stay unchanged.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ import pyarrow.parquet as pq
 
 from scaleformer.formats.bitexts import Bitext, Columns
 from scaleformer.formats.lines import read_lines
-from scaleformer.formats.rows import Row, brief, cell, some, value
+from scaleformer.formats.rows import Row, brief, cell, csv_lines, some, value
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown
 
@@ -44,7 +43,7 @@ def read_rows(path: Path, name: str, bitext: Bitext, dropped: Counter[str]) -> I
     if bitext.format == "parquet":
         rows = _parquet(path, columns)
     else:
-        lines = _csv(path) if bitext.format == "csv" else _tsv(path)
+        lines = csv_lines(read_lines(path, "csv"), path) if bitext.format == "csv" else _tsv(path)
         header = next(lines, (1, []))
         if bitext.format == "tsv" and columns == Columns():
             header, lines, columns = _without_names(header, lines, path, dropped)
@@ -91,16 +90,6 @@ def _without_names(
 def _tsv(path: Path) -> Iterator[_Line]:
     for number, line in read_lines(path, "tsv"):
         yield number, line.split("\t")
-
-
-def _csv(path: Path) -> Iterator[_Line]:
-    rows = csv.reader((f"{line}\n" for _, line in read_lines(path, "csv")), strict=True)
-    try:
-        for cells in rows:
-            if cells:  # an empty line between rows
-                yield rows.line_num, cells
-    except csv.Error as error:
-        raise DataError(f"{path}:{rows.line_num}: malformed CSV ({error}): is a double quote not closed?") from None
 
 
 def _parquet(path: Path, columns: Columns) -> Iterator[tuple[str, dict[str, Any]]]:
