@@ -96,8 +96,10 @@ def read_part(archive: zipfile.ZipFile, part: str, name: str) -> bytes:
 
 def find_elements(archive: zipfile.ZipFile, part: str, name: str, tag: str) -> list[dict[str, str]]:
     """The attributes of the elements of that name in an XML part, in any name space. Raises DataError."""
-    if part not in archive.namelist():
-        raise DataError(f"{name}: lacks {shown(part)}: fetch it again")
+    try:
+        content = read_part(archive, part, name)
+    except KeyError:
+        raise DataError(f"{name}: lacks {shown(part)}: fetch it again") from None
     where = f"{name}: {part}"
-    tokens = Markup(decode_xml(read_part(archive, part, name), where)[0], where).tokens
+    tokens = Markup(decode_xml(content, where)[0], where).tokens
     return [token.attributes for token in tokens if token.kind == "start" and token.local == tag]

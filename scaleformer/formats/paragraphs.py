@@ -1,24 +1,24 @@
-"""A paragraph of WordprocessingML as prose and spans, and the rewriting of its runs.
+"""A paragraph of an office document as prose and spans, and the rewriting of its runs.
 
-Source: ECMA-376, part 1, section 17. Runs with the formatting of most of the paragraph are its prose. Other formatting,
-links, content controls, insertions, bookmarks and comment ranges are pairs of spans; images, tabs, notes, fields,
-deletions, code and unknown elements are single spans. The visible text of a HYPERLINK field is prose. A line break ends
-a block. Elements such as notes or images at the ends of a block are not part of it and keep their place.
+Source: ECMA-376, part 1, sections 17, 18 and 21. Runs with the formatting of most of the paragraph are its prose. Other
+formatting, links, content controls, insertions, bookmarks and comment ranges are pairs of spans; images, tabs, notes,
+fields, deletions, code and unknown elements are single spans. The visible text of a HYPERLINK field is prose. A line
+break ends a block. Elements such as notes or images at the ends of a block are not part of it and keep their place.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, groupby, pairwise
 
 from scaleformer.formats.blocks import CODE, Block, BlockBuilder, Span
 from scaleformer.formats.markup import XML
 from scaleformer.formats.restoring import Change
+from scaleformer.formats.runs import Run, RunMarkup
 from scaleformer.formats.splicing import plain
-from scaleformer.formats.word_markup import Run, Style, WordMarkup
 
 _AROUND_RUNS = ("hyperlink", "ins", "moveTo", "smartTag", "customXml", "dir", "bdo")
 _LEFT = {"del": "deleted texts", "moveFrom": "deleted texts", "fldSimple": "fields"}
@@ -28,6 +28,8 @@ _FIELD = ("begin", "separate", "end")
 _RANGES = ("bookmark", "commentRange", "perm", "moveToRange", "customXmlInsRange")  # ...Start and ...End
 _FIELD_NAME = 9  # the most items of a field to search for its name
 _BREAKS = ("br", "cr")
+_CHARACTERS = {"noBreakHyphen": "\u2011", "s": " "}
+_IDENTITIES = ("id", "name", "change-id")
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +39,7 @@ class Item:
     name   of an element or of a part of a field; "text" for a character of a run; "(" and ")" around runs; "format" for
            the start or end of different formatting; "field" for several items in one
     text   the character, or the text that is not translated
-    place  in the content of the file
+    place  in the content of the file; not of characters of a text
     run    in which it stands; None between runs
     """
 
@@ -61,15 +63,15 @@ class Item:
     @property
     def is_prose(self) -> bool:
         """Whether it is a character of the prose."""
-        return self.name in ("text", "noBreakHyphen")
+        return self.name == "text"
 
     @property
     def is_read(self) -> bool:
         """Whether a reader sees it as a part of the sentence: a word, a field, a formula."""
         if self.is_prose:
             return not self.text.isspace()
-        alone = self.run is None and self.name in ("", "fldSimple")
-        return self.pair is None and (alone or self.name in ("field", "code"))
+        alone = self.run is None and self.name == ""
+        return self.pair is None and (alone or self.name in ("code", "field", "fldSimple"))
 
     @property
     def shown(self) -> str:
@@ -81,21 +83,19 @@ class Item:
 
 
 class Paragraph:
-    """A <w:p>; start, stop: the position of its content in the file, which `write` replaces; left: counts what is not
+    """A <p>; start, stop: the position of its content in the file, which `write` replaces; left: counts what is not
     translated; kind: of blocks without a style that has one. Its blocks have words; line breaks part them."""
 
-    def __init__(
-        self, markup: WordMarkup, number: int, left: Counter[str], styles: Mapping[str, Style], kind: str
-    ) -> None:
+    def __init__(self, markup: RunMarkup, number: int, left: Counter[str], kind: str) -> None:
         self._markup = markup
-        self._styles = styles
         self._left = left
         self._pairs = count()
         properties = markup.find(number, "pPr")
         self.start = markup.tokens[number].stop if properties is None else markup.element(properties)[1]
         self.stop = markup.tokens[markup.ends[number]].start
-        style = styles.get(markup.value(markup.find(number, "pPr", "pStyle")), Style())
-        self._bold = kind == "cell" or style.formatted
+        style = markup.style(number)
+        self._bold = kind in ("cell", "title") or style.formatted
+        self._bare = markup.bare(number)
         items = self._joined_fields(self._paired_ranges(list(self._between(number))))
         runs = [item.run for item in items if item.run and item.is_prose and not item.text.isspace()]
         most = Counter(run.formatting for run in runs).most_common(1)
@@ -121,16 +121,18 @@ class Paragraph:
                 builder.span(place, place, place + 1, item.pair, item.opens, shown=item.shown)
         return builder.build()
 
-    def _between(self, number: int) -> Iterator[Item]:
-        """The items of a paragraph, or of an element around some of its runs."""
+    def _between(self, number: int, run: Run | None = None) -> Iterator[Item]:
+        """The items of a paragraph, of a run, or of an element around runs or inside one."""
         markup = self._markup
         for child in markup.children(number):
-            name, place = markup.names[child], markup.element(child)
-            if markup.tokens[child].kind != "start" or name.endswith("Pr"):
+            name, place, kind = markup.names[child], markup.element(child), markup.tokens[child].kind
+            if name == "t" or (markup.mixed and kind == "text"):
+                yield from self._texts(child, run or self._bare)
+            if name == "t" or kind != "start" or name.endswith("Pr"):
                 continue
             around = child if name in _AROUND_RUNS else self._content_of(child) if name == "sdt" else None
             if name == "r":
-                yield from self._inside(child)
+                yield from self._between(child, markup.run(child, run or self._bare, bold=self._bold))
             elif around is not None and not markup.tag(around).endswith("/>"):
                 begin = markup.tokens[around].stop
                 for inner in markup.children(around):
@@ -138,13 +140,36 @@ class Paragraph:
                         begin = markup.element(inner)[1]
                 pair = next(self._pairs)
                 yield Item("(", place=(place[0], begin), pair=pair, opens=True)
-                yield from self._between(around)
+                yield from self._between(around, run)
                 yield Item(")", place=(markup.tokens[markup.ends[around]].start, place[1]), pair=pair)
+            elif run and name == "fldChar":
+                kind = markup.value(child, "fldCharType")
+                yield Item(kind if kind in _FIELD else "", place=place, run=run)
+            elif name in _CHARACTERS:
+                yield self._character(_CHARACTERS[name], place, run or self._bare)
             else:
                 if name in _LEFT:
                     self._left[_LEFT[name]] += 1
-                known = f"{name} {markup.value(child, 'id')}" if name.endswith(("Start", "End")) else name
-                yield Item(known, markup.text(child) if name in ("fldSimple", "sdt") else "", place)
+                identity = next(filter(None, (markup.value(child, key) for key in _IDENTITIES)), "")
+                known = f"{name} {identity}" if name.endswith(("Start", "End")) else name
+                yield Item(known, markup.text(child) if name in ("fldSimple", "sdt") else "", place, run)
+
+    def _texts(self, number: int, run: Run) -> Iterator[Item]:
+        """The characters of a text in a run, or the text if it is code."""
+        markup = self._markup
+        text = markup.text(number)
+        if run.is_code:
+            yield self._character(text, markup.element(number), run)
+            return
+        if markup.preserve and markup.tokens[number].attributes.get(f"{{{XML}}}space") != "preserve":
+            text = text.strip(" \t\r\n")
+        for character in re.findall("|".join((*markup.controls, ".")), text, re.DOTALL):
+            yield Item(markup.controls.get(character, "text"), character, run=run)
+
+    @staticmethod
+    def _character(text: str, place: tuple[int, int], run: Run) -> Item:
+        """A character that is an element, or code."""
+        return Item("code", inner=(Item("", text, place, run),)) if run.is_code else Item("text", text, place, run)
 
     def _content_of(self, control: int) -> int | None:
         """The content of a content control; None if it offers choices."""
@@ -153,34 +178,6 @@ class Paragraph:
         if properties is not None and any(markup.tokens[n].local in _CHOSEN for n in markup.children(properties)):
             return None
         return markup.find(control, "sdtContent")
-
-    def _inside(self, number: int) -> Iterator[Item]:
-        """The items of a run."""
-        markup = self._markup
-        properties = markup.find(number, "rPr")
-        run = Run(markup.tag(number), "", "")
-        if properties is not None:
-            look = markup.look(properties, markup.text(number), self._styles, bold=self._bold)
-            run = Run(run.tag, markup.raw(properties), look)
-        style = self._styles.get(markup.value(markup.find(number, "rPr", "rStyle")), Style())
-        is_code = style.kind == "code" or number in markup.fixed
-        for child in markup.children(number):
-            name, place = markup.names[child], markup.element(child)
-            if markup.tokens[child].kind != "start" or child == properties:
-                continue
-            if name == "t" and is_code:
-                yield Item("code", inner=(Item("", markup.text(child), place, run),))
-            elif name == "t":
-                text = markup.text(child)
-                kept = markup.tokens[child].attributes.get(f"{{{XML}}}space") == "preserve"
-                yield from (Item("text", character, run=run) for character in (text if kept else text.strip(" \t\r\n")))
-            elif name == "fldChar":
-                kind = markup.value(child, "fldCharType")
-                yield Item(kind if kind in _FIELD else "", place=place, run=run)
-            elif name == "noBreakHyphen":
-                yield Item(name, "\u2011", place, run)
-            else:
-                yield Item(name, place=place, run=run)
 
     def _paired_ranges(self, items: list[Item]) -> list[Item]:
         """Pair the starts and ends of bookmarks and other ranges within this paragraph."""
@@ -277,7 +274,7 @@ class Paragraph:
                     formats[:] = [(pair, run) for pair, run in formats if pair != leaf.pair]
                     formats.extend([(leaf.pair, leaf.run)] if leaf.opens and leaf.run else [])
                 else:
-                    is_text = leaf.name == "text"
+                    is_text = not any(leaf.place)
                     pieces.append((leaf.run, is_text, leaf.text if is_text else raw(*leaf.place)))
 
         place = 0

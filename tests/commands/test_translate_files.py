@@ -237,7 +237,7 @@ def test_plain_text_keeps_all_but_its_prose(translate_files, tmp_path, several):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.pptx", b"PK\x03\x04ppt/", "a PowerPoint file (`tikal -x` makes XLIFF of it) cannot be translated"),
+        ("a.ppt", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Office document (save it as docx, as with `soffice"),
         ("a.resx", b"a = b\n", "a .NET resource file (`resx2po` makes PO of it) cannot be translated"),
         (
             "a.json",

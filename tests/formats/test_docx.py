@@ -8,7 +8,7 @@ import docx
 import pytest
 from lxml import etree
 
-from scaleformer.formats.docx import DocxFile
+from scaleformer.formats.office import DocxFile
 from tests.formats.fake import shown, translate, unchanged
 from tests.formats.word import (
     FORMULA,

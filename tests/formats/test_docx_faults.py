@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from lxml import etree
 
-from scaleformer.formats.docx import DocxFile
+from scaleformer.formats.office import DocxFile
 from scaleformer.system.errors import DataError
 from tests.formats.fake import jumbler, translate, unchanged
 from tests.formats.word import BOMB, OVERRIDE, TYPES, W, body, box, document, field, p, packed, parts_of, r, real
@@ -55,6 +55,13 @@ FAULTS: dict[str, tuple[Callable[[], bytes], str]] = {
     "another archive": (lambda: packed({"mimetype": "application/epub+zip"}), "holds no Word document"),
     "a spreadsheet": (
         lambda: packed({"[Content_Types].xml": TYPES.format(OVERRIDE.format("sheet", "x").replace("word", "xl"))}),
+        "holds no Word document",
+    ),
+    "a real spreadsheet": (
+        lambda: packed(
+            {"[Content_Types].xml": TYPES.format(OVERRIDE.format("a", "sheet.main").replace("word", "spread")),
+             "word/a.xml": "<worksheet/>"}
+        ),
         "holds no Word document",
     ),
     "main part missing": (

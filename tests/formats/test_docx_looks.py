@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scaleformer.formats.docx import DocxFile
+from scaleformer.formats.office import DocxFile
 from tests.formats.fake import shown, translate
 from tests.formats.word import box, document, inside, p, r
 

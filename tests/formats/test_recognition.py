@@ -21,6 +21,7 @@ from scaleformer.formats.recognition import FORMATS, recognise, refusal
 from scaleformer.formats.text_pairs import read_text_pair
 from scaleformer.system.errors import DataError
 from tests.books import book
+from tests.formats.slides import presentation
 
 
 def docx() -> bytes:
@@ -49,6 +50,7 @@ BY_CONTENT = {
     "srt": b"1\r\n00:00:01,000 --> 00:00:02,500\r\nHello.\r\n",
     "vtt": b"WEBVTT\n\n00:01.000 --> 00:02.000\nHello.\n",
     "docx": docx(),
+    "pptx": presentation("<p:cSld/>"),
     "epub": book(),
     "parquet": parquet(),
     "pdf": b"%PDF-1.7\n",
@@ -221,13 +223,13 @@ def test_every_refusal_says_what_to_do() -> None:
 
 
 def test_folders_are_searched_alike(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    files = {"a.md": "", "b.json": '{"a": 1}', "c.json": '{"source": ["x"]}', "d.pptx": "", ".e.md": ""}
+    files = {"a.md": "", "b.json": '{"a": 1}', "c.json": '{"source": ["x"]}', "d.rtf": "", ".e.md": ""}
     for name, content in files.items():
         (tmp_path / name).write_text(content)
     (tmp_path / "link").symlink_to(tmp_path)
     others: Counter[str] = Counter()
     assert [path.name for path in find_files(tmp_path, ("markdown", "jsonl"), others)] == ["a.md", "c.json"]
-    assert others == {".json": 1, ".pptx": 1}
+    assert others == {".json": 1, ".rtf": 1}
     assert "link: a link to a folder, which is not followed" in caplog.text
     report_others(others)
-    assert "1 .pptx, a PowerPoint file (`tikal -x` makes XLIFF of it)" in caplog.text
+    assert "1 .rtf, rich text (save it as docx, as with `soffice --convert-to docx`)" in caplog.text

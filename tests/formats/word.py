@@ -13,7 +13,7 @@ from docx.enum.text import WD_BREAK
 from docx.opc.constants import RELATIONSHIP_TYPE
 from lxml import etree
 
-from scaleformer.formats.docx import DocxFile
+from scaleformer.formats.office import DocxFile
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 SPACES = (

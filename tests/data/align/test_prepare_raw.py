@@ -79,11 +79,11 @@ def test_names_are_pairs_however_they_are_encoded(folders: Path, caplog: pytest.
     for side, form, text in (("en", "NFC", "Open valve V3."), ("es", "NFD", "Abra la válvula V3.")):
         name = unicodedata.normalize(form, "café.txt")
         (folders / side / name).write_text(text, encoding="utf-8")
-        (folders / side / "page.odt").write_bytes(b"PK")
+        (folders / side / "page.rtf").write_bytes(b"{")
         (folders / side / "link").symlink_to(folders / side / "guide")
     documents, _ = run(folders)
     assert [document.id for document in documents] == ["café", "guide/machine"]
-    assert "1 .odt, an OpenDocument text (save it as docx" in caplog.text
+    assert "1 .rtf, rich text (save it as docx" in caplog.text
     assert caplog.text.count("a link to a folder, which is not followed") == 2
 
 
