@@ -24,7 +24,8 @@ from scaleformer.system.errors import one_line_errors
 from scaleformer.system.files import check_file
 from scaleformer.system.provenance import write_result
 from scaleformer.text.documents import Document
-from scaleformer.text.terms import Term, find_terms, pattern_of
+from scaleformer.text.stems import same_word
+from scaleformer.text.terms import Term, find_terms
 from scaleformer.translation.request import Request
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
@@ -66,23 +67,24 @@ class TermScore:
     changed: int
 
 
-def two_ways(documents: Iterable[Document]) -> dict[str, tuple[str, str]]:
+def two_ways(documents: Iterable[Document], language: str = "") -> dict[str, tuple[str, str]]:
     """Words with their two most likely translations in these documents, which differ by more than an ending."""
     found = {}
     for word, ways in learn_partners(documents, LIKELY).items():
         best = sorted(ways, key=lambda way: (-ways[way], way))
-        second = [way for way in best[1:] if not (_same(best[0], way) or _same(way, best[0]))]
+        second = [way for way in best[1:] if not (same_word(best[0], way, language) or best[0][:4] == way[:4])]
         if len(word) >= SHORTEST and second and word != best[0] and word != second[0]:
             found[word] = (best[0], second[0])
     return found
 
 
-def _same(form: str, other: str) -> bool:
-    return pattern_of(form).fullmatch(other) is not None or form[:4] == other[:4]
-
-
 def find_required(
-    documents: Iterable[Document], ways: dict[str, tuple[str, str]], count: int, ask: Ask, around: int = 2
+    documents: Iterable[Document],
+    ways: dict[str, tuple[str, str]],
+    count: int,
+    ask: Ask,
+    around: int = 2,
+    languages: tuple[str, str] = ("", ""),
 ) -> list[RequiredTerm]:
     """The first `count` segments whose source has exactly one of the words and whose reference has one translation.
     No segment is in two windows, and no word is tested more often than a tenth of `count`, rounded up.
@@ -105,7 +107,7 @@ def find_required(
                 if len(there) != 1 or used.get(word, 0) >= -(-count // 10):
                     continue
                 way = there[0] if ask == "reference" else next(way for way in ways[word] if way != there[0])
-                term = Term(word, way)
+                term = Term(word, way, languages)
                 first, stop = max(free, n - around), min(n + 1 + around, len(document.source))
                 if len(find_terms(" ".join(document.source[first:stop]), [term])) == 1:
                     window = document.source[first:stop], document.target[first:stop]
@@ -168,7 +170,8 @@ def main(given: Sequence[str] | None = None) -> None:
     translator = Translator.load(options.checkpoint, options.device)
     data = None if options.data is None else {"format": "jsonl", "path": options.data}
     train, test = (choose_corpus(translator.config, data, split).source.read() for split in ("train", options.split))
-    required = find_required(test, two_ways(train), options.count, options.ask)
+    languages = translator.languages()
+    required = find_required(test, two_ways(train, languages[1]), options.count, options.ask, languages=languages)
     score = score_terms(translator, required, translator.decoding)
     path = Path(options.output or results_folder(translator.path) / f"terms-{options.ask}-{options.split}.json")
     conditions = {"kind": "terms", "ask": options.ask, "split": options.split, "required": options.count}

@@ -39,9 +39,9 @@ def read_terms(path: str, languages: Languages = (None, None)) -> dict[str, str]
     left: Counter[str] = Counter()
     rows = _term_base(path, languages, left) if format == "tbx" else _table(source, format == "csv", languages, left)
     found: dict[str, str] = {}
-    for where, *forms in rows:
+    for where, ours, theirs in rows:
         try:
-            term = Term(*forms)
+            term = Term(ours, theirs)
         except ValueError as error:
             raise DataError(f"{where}: {error}") from None
         if found.setdefault(term.source, term.target) == term.target:

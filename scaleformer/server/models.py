@@ -97,7 +97,8 @@ class Settings:
     ) -> Request:
         """The request to the translator. Raises ValueError for settings that do not fit together."""
         how = self.mode, self.max_tokens, self.tag
-        return Request(documents, self.decoding, names, *how, forced, dict(self.terms), drafts)
+        languages = self.model.translator.languages(self.tag)
+        return Request(documents, self.decoding, names, *how, forced, dict(self.terms), drafts, languages=languages)
 
 
 class Chosen(NamedTuple):

@@ -10,19 +10,18 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 from typing import NamedTuple
 
 import regex
 
 from scaleformer.system.schema import shown
+from scaleformer.text.stems import first_letters, same_word
 from scaleformer.text.words import unspaced
 from scaleformer.vocabulary import PLACEHOLDERS, TERM_BEGIN, TERM_END, TERM_PIECES
 
 Terms = Mapping[str, str]  # target forms by their source forms
-#: Two forms of a word may differ in these endings.
-ENDINGS = ("s", "es", "e", "d", "ed", "ing", "n", "en")
-SHORTEST, STEM = 3, 4  # fewest letters of a word with other forms, and of a word without its ending
+SHORTEST, LONGER = 3, 6  # fewest letters of a word with other forms, and how many more one of them may have
 SECONDS = 1.0  # time limit of a regular expression on one text
 # Marks of emphasis, links and tags, and what stands for them; not between two letters, as in snake_case.
 _MARK = rf"(?:[*_~`]{{1,3}}|!?\[|\]\([^()\s]{{0,300}}\)|\]|</?[A-Za-z][^<>]{{0,300}}>|{'|'.join(PLACEHOLDERS)})"
@@ -31,6 +30,7 @@ _VARIANTS = regex.compile(
     rf"|(?P<mark>(?:(?<!\w){_MARK}++(?=\S)|(?<=\S){_MARK}++(?!\w)))|\X"
 )
 _MARKS = regex.compile(_MARK)
+_INFLECTED = regex.compile(rf"[\p{{L}}\p{{M}}]{{{SHORTEST},}}")
 _WRITTEN = {"apostrophe": "'", "hyphen": "-", "unseen": "", "mark": ""}
 
 
@@ -38,18 +38,18 @@ _WRITTEN = {"apostrophe": "'", "hyphen": "-", "unseen": "", "mark": ""}
 class Term:
     """A source form and the target form required for it.
 
-    source  one or several words, found as whole words, ignoring case, the form of apostrophes and hyphens, soft
-            hyphens, the composition of accents, and marks of emphasis, links and tags unless it has such.
-            A word of at least 3 letters is also found with an ending of `ENDINGS`; with its own ending removed or
-            replaced, if 4 letters remain; and with y for ies or ied and back: file finds Files, copy copies, compile
-            compiling; run does not find running.
-            `/.../` is a regular expression (library regex, ignoring case unless it says otherwise)
-    target  the form to write; with such an ending it also counts as present
+    source     one or several words, found as whole words, ignoring case, the form of apostrophes and hyphens, soft
+               hyphens, the composition of accents, and marks of emphasis, links and tags unless it has such.
+               A word of at least 3 letters is found with other endings, too (`same_word`): file finds Files.
+               `/.../` is a regular expression (library regex, ignoring case unless it says otherwise)
+    target     the form to write; with another ending it also counts as present
+    languages  of source and target
     Raises ValueError for an empty form, an invalid expression, or an expression as target.
     """
 
     source: str
     target: str
+    languages: tuple[str, str] = ("", "")
 
     def __post_init__(self) -> None:
         for name in ("source", "target"):
@@ -64,29 +64,18 @@ class Term:
         if is_expression(self.target):
             raise ValueError(f"the target form {shown(self.target)} of a term is an expression: wanted text to write")
         if is_expression(self.source):
-            assert self.source_pattern is not None  # raises for an invalid expression
+            _expression(self.source)  # raises for an invalid one
 
-    @cached_property
-    def source_pattern(self) -> regex.Pattern[str]:
-        """Finds the source form."""
-        if not is_expression(self.source):
-            return pattern_of(_comparable(self.source, marks=True)[0])
-        try:
-            return regex.compile(self.source[1:-1], regex.IGNORECASE)
-        except regex.error as error:
-            raise ValueError(
-                f"the source form {shown(self.source)} of a term is not a valid expression: {error}"
-            ) from None
-
-    @cached_property
-    def target_pattern(self) -> regex.Pattern[str]:
-        """Finds the target form."""
-        return pattern_of(_comparable(self.target, marks=True)[0])
+    def find(self, text: str) -> list[tuple[int, int]]:
+        """Where a text, comparable unless the source form is an expression, has it. Raises TimeoutError."""
+        if is_expression(self.source):
+            return [match.span() for match in _expression(self.source).finditer(text, timeout=SECONDS)]
+        return _find(self.source, self.languages[0], text)
 
     def count(self, translation: str) -> int:
         """How often a translation has the target form."""
         text, _ = _comparable(translation, marks=_has_marks(self.target))
-        return len(self.target_pattern.findall(text))
+        return len(_find(self.target, self.languages[1], text))
 
 
 class Match(NamedTuple):
@@ -102,12 +91,44 @@ def is_expression(form: str) -> bool:
     return len(form) > 2 and form.startswith("/") and form.endswith("/")
 
 
-def pattern_of(form: str) -> regex.Pattern[str]:
-    """A pattern for a form of one or several words, with the variants that `Term` describes."""
+@lru_cache(1 << 16)
+def _expression(form: str) -> regex.Pattern[str]:
+    try:
+        return regex.compile(form[1:-1], regex.IGNORECASE)
+    except regex.error as error:
+        raise ValueError(f"the source form {shown(form)} of a term is not a valid expression: {error}") from None
+
+
+@lru_cache(1 << 16)
+def _words_of(form: str) -> tuple[regex.Pattern[str], list[str]]:
+    """The comparable words of a form, and a pattern that finds all that may be forms of them, and more."""
+    words = _comparable(form, marks=True)[0].split()
     before = "" if unspaced(form[:1]) else r"(?<!\w)"
     after = "" if unspaced(form[-1:]) else r"(?!\w)"
-    inside = r"\s+".join(map(_inflected, form.split()))
-    return regex.compile(f"{before}{inside}{after}", regex.IGNORECASE | regex.FULLCASE)
+    likely = (
+        rf"{first_letters(word, SHORTEST)}\w{{0,{len(word) - SHORTEST + LONGER}}}"
+        if _has_forms(word)
+        else regex.escape(word)
+        for word in words
+    )
+    return regex.compile(before + r"\s+".join(likely) + after, regex.IGNORECASE | regex.FULLCASE), words
+
+
+def _has_forms(word: str) -> bool:
+    return _INFLECTED.fullmatch(word) is not None and not unspaced(word)
+
+
+def _find(form: str, language: str, text: str) -> list[tuple[int, int]]:
+    """Where a comparable text has a form, with whatever endings."""
+    pattern, words = _words_of(form)
+    spans: list[tuple[int, int]] = []
+    for match in pattern.finditer(text, overlapped=True):
+        pairs = zip(words, match[0].split(), strict=True)
+        if (not spans or match.start() >= spans[-1][1]) and all(
+            same_word(own, other, language) for own, other in pairs if _has_forms(own)
+        ):
+            spans.append(match.span())
+    return spans
 
 
 def _has_marks(form: str) -> bool:
@@ -127,22 +148,6 @@ def _comparable(text: str, marks: bool) -> tuple[str, list[tuple[int, int]]]:
     return "".join(written), places
 
 
-def _inflected(word: str) -> str:
-    if len(word) < SHORTEST or not word.isalpha() or unspaced(word):
-        return regex.escape(word)
-    endings = rf"(?:{'|'.join(sorted(ENDINGS, key=len, reverse=True))})?"
-    folded = word.casefold()
-    ways = [f"{regex.escape(word)}{endings}"]
-    for ending in ENDINGS:
-        if folded.endswith(ending) and len(word) - len(ending) >= STEM:
-            ways.append(regex.escape(word[: -len(ending)]) + endings)
-    if folded.endswith("y"):
-        ways.append(regex.escape(word[:-1]) + "(?:ies|ied)")
-    if folded.endswith(("ies", "ied")) and len(word) - 2 >= STEM:
-        ways.append(regex.escape(word[:-3]) + "(?:y|ies|ied)")
-    return f"(?:{'|'.join(ways)})"
-
-
 def find_terms(text: str, terms: Sequence[Term]) -> list[Match]:
     """The occurrences of the terms from left to right, without overlaps: the leftmost wins, then the longest, then the
     term given first. Raises ValueError if an expression takes too long."""
@@ -154,7 +159,7 @@ def find_terms(text: str, terms: Sequence[Term]) -> list[Match]:
         else:
             written, places = read[_has_marks(term.source)]
         try:
-            spans = [match.span() for match in term.source_pattern.finditer(written, timeout=SECONDS)]
+            spans = term.find(written)
         except TimeoutError:
             raise ValueError(f"the source form {shown(term.source)} of a term takes too long: simplify it") from None
         found += [(places[start][0], -places[stop - 1][1], number, term) for start, stop in spans if stop > start]
@@ -174,6 +179,6 @@ def annotate(text: str, translations: Iterable[tuple[int, str]]) -> str:
     return "".join([*parts, text[end:]])
 
 
-def make_terms(forms: Mapping[str, str]) -> tuple[Term, ...]:
+def make_terms(forms: Mapping[str, str], languages: tuple[str, str] = ("", "")) -> tuple[Term, ...]:
     """Terms from a mapping of source to target forms. Raises ValueError like `Term`."""
-    return tuple(Term(source, target) for source, target in forms.items())
+    return tuple(Term(source, target, languages) for source, target in forms.items())

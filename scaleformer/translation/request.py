@@ -33,6 +33,7 @@ class Request:
                 again, the others do not change (`TermSearch`). Log-probability and score cover the final translation
     drafts      of each document, texts that its translation probably has, by the places of its segments; for others the
                 translation of the segment by itself. The result is the same, sooner (`decode_drafts`)
+    languages   of source and target, for the endings of terms; "" if unknown
     where       of each document, the places of its segments for warnings, such as FILE:LINE; () if unknown
 
     Raises ValueError for documents that are not lists of strings, and for settings that do not fit together.
@@ -48,6 +49,7 @@ class Request:
     terms: Terms | Sequence[Terms] = ()
     drafts: Sequence[Sequence[str]] = ()
     where: Sequence[Sequence[str]] = ()
+    languages: tuple[str, str] = ("", "")
 
     def __post_init__(self) -> None:
         _check_documents(self.documents)
@@ -89,8 +91,8 @@ class Request:
     def required(self) -> list[tuple[Term, ...]]:
         """The terms of each document. Raises ValueError if they are malformed."""
         if isinstance(self.terms, Mapping):
-            return [make_terms(self.terms)] * len(self.documents)
-        return [make_terms(some) for some in self.terms] or [()] * len(self.documents)
+            return [make_terms(self.terms, self.languages)] * len(self.documents)
+        return [make_terms(some, self.languages) for some in self.terms] or [()] * len(self.documents)
 
     def name(self, document: int) -> str:
         """The name of a document."""

@@ -103,6 +103,10 @@ class Translator(LoadedModel):
         named = (tag or self.tag or "").removeprefix("2"), self.segmentation.get("target_language") or ""
         return next(filter(_LANGUAGE.fullmatch, named), "")
 
+    def languages(self, tag: str | None = None) -> tuple[str, str]:
+        """Those of source and target; "" for one that nothing names."""
+        return self.segmentation.get("source_language") or "", self.target_language(tag)
+
     def tag_tokens(self, tag: str | None = None) -> list[int]:
         """`LoadedModel.tag_tokens` of a tag, by default of the translator's own."""
         return super().tag_tokens(self.tag if tag is None else tag)
@@ -158,7 +162,7 @@ class Translator(LoadedModel):
         own = {name: value for name, value in settings.items() if name in names and value is not None}
         if fixed is not None or begin is not None:
             own["forced"] = force(fixed, begin, len(documents))
-        return Request(documents, chosen, **own)
+        return Request(documents, chosen, **{"languages": self.languages(own.get("tag")), **own})
 
     def translate_documents(
         self, request: Request, listener: Listener = NOBODY, begun: Sequence[Translation] = ()

@@ -75,6 +75,7 @@ class Setup:
             terms=[{**self.terms, **document.terms} for document in documents],
             drafts=[document.draft for document in documents],
             where=[document.where for document in documents],
+            languages=self.translator.languages(),
         )
 
     def judged(self, request: Request, translations: Sequence[Translation], first: int = 0) -> list[Translation]:
