@@ -20,7 +20,7 @@ def test_two_translations_differ_by_more_than_an_ending() -> None:
     pairs = [("bird house", "vogel haus"), ("bird house", "vogel bude"), ("tree bird", "baum vogel")] * 20
     pairs += [("road tree", "weg baum"), ("roads tree", "wege baum"), ("road", "wege"), ("road", "weg")] * 20
     documents = [Document("a", tuple(s for s, _ in pairs), tuple(t for _, t in pairs))]
-    assert {word: set(ways) for word, ways in two_ways(documents).items()} == {"house": {"haus", "bude"}}
+    assert {word: set(ways) for word, ways in two_ways(documents, "de").items()} == {"house": {"haus", "bude"}}
 
 
 def test_each_word_is_requested_once_per_window() -> None:
