@@ -17,7 +17,7 @@ def stage_notes(config: DataConfig, trainer: pl.Trainer) -> list[str]:
     ends = [(stage.until, last_step(stage.until, most)) for stage in config.stage_settings if stage.until is not None]
     if shares := [until for until, step in ends if step is None]:
         what = f"data.stages: until={shares[0]} is a share of trainer.max_steps or trainer.max_time"
-        mend = "give until in steps, or set trainer.max_steps"
+        mend = "give until in steps, set trainer.max_steps, or train without stages (data.stages=null)"
         if share_of_time(trainer) is None:
             raise ValueError(f"{what}, and neither is set: {mend}")
         if trainer.world_size > 1:
