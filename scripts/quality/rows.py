@@ -202,7 +202,7 @@ def training_overrides(plan: Plan, level: str, run: Path, cache: Path, layers: s
     model |= {"encoder_layers": encoder, "decoder_layers": decoder}
     how, _, until = level.partition("-")
     first = {"staged": "level: segment", "growing": f"max_tokens: {SHORT}"}.get(how)
-    stages = [f"data.stages=[{{{first}, until: {until}}}, {{level: document}}]"] if first else []
+    stages = f"[{{{first}, until: {until}}}, {{level: document}}]" if first else "null"
     seconds = round(60 * plan.minutes)
     limit = f"00:{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     return [
@@ -210,7 +210,7 @@ def training_overrides(plan: Plan, level: str, run: Path, cache: Path, layers: s
         "data=jsonl",
         f"data.path={plan.corpus}",
         f"data.level={'segment' if level == 'sentences' else 'document'}",
-        *stages,
+        f"data.stages={stages}",
         f"data.max_tokens={plan.max_tokens}",
         f"data.batch_tokens={RECIPE['batch_tokens']}",
         f"data.cache_dir={cache}",
