@@ -24,7 +24,7 @@ from scaleformer.system.errors import one_line_errors
 from scaleformer.system.files import check_file
 from scaleformer.system.provenance import write_result
 from scaleformer.text.documents import Document
-from scaleformer.text.stems import same_word
+from scaleformer.text.stems import stem
 from scaleformer.text.terms import Term, find_terms
 from scaleformer.translation.request import Request
 from scaleformer.translation.translations import Translation
@@ -72,7 +72,7 @@ def two_ways(documents: Iterable[Document], language: str = "") -> dict[str, tup
     found = {}
     for word, ways in learn_partners(documents, LIKELY).items():
         best = sorted(ways, key=lambda way: (-ways[way], way))
-        second = [way for way in best[1:] if not (same_word(best[0], way, language) or best[0][:4] == way[:4])]
+        second = [way for way in best[1:] if stem(way, language) != stem(best[0], language) and best[0][:4] != way[:4]]
         if len(word) >= SHORTEST and second and word != best[0] and word != second[0]:
             found[word] = (best[0], second[0])
     return found

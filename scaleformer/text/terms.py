@@ -16,7 +16,7 @@ from typing import NamedTuple
 import regex
 
 from scaleformer.system.schema import shown
-from scaleformer.text.stems import first_letters, same_word
+from scaleformer.text.stems import VOWELS, bare, stem
 from scaleformer.text.words import unspaced
 from scaleformer.vocabulary import PLACEHOLDERS, TERM_BEGIN, TERM_END, TERM_PIECES
 
@@ -40,7 +40,7 @@ class Term:
 
     source     one or several words, found as whole words, ignoring case, the form of apostrophes and hyphens, soft
                hyphens, the composition of accents, and marks of emphasis, links and tags unless it has such.
-               A word of at least 3 letters is found with other endings, too (`same_word`): file finds Files.
+               A word of at least 3 letters is found with other endings, too (`stem`): file finds Files.
                `/.../` is a regular expression (library regex, ignoring case unless it says otherwise)
     target     the form to write; with another ending it also counts as present
     languages  of source and target
@@ -100,32 +100,27 @@ def _expression(form: str) -> regex.Pattern[str]:
 
 
 @lru_cache(1 << 16)
-def _words_of(form: str) -> tuple[regex.Pattern[str], list[str]]:
-    """The comparable words of a form, and a pattern that finds all that may be forms of them, and more."""
+def _words_of(form: str, language: str) -> tuple[regex.Pattern[str], list[str]]:
+    """A pattern that finds all that may be a form of these words, and more; and their stems, "" for what has none."""
     words = _comparable(form, marks=True)[0].split()
+    stems = [stem(word, language) if _INFLECTED.fullmatch(word) and not unspaced(word) else "" for word in words]
     before = "" if unspaced(form[:1]) else r"(?<!\w)"
     after = "" if unspaced(form[-1:]) else r"(?!\w)"
-    likely = (
-        rf"{first_letters(word, SHORTEST)}\w{{0,{len(word) - SHORTEST + LONGER}}}"
-        if _has_forms(word)
-        else regex.escape(word)
-        for word in words
-    )
-    return regex.compile(before + r"\s+".join(likely) + after, regex.IGNORECASE | regex.FULLCASE), words
-
-
-def _has_forms(word: str) -> bool:
-    return _INFLECTED.fullmatch(word) is not None and not unspaced(word)
+    likely = []
+    for word, own in zip(words, stems, strict=True):
+        begin = "".join(r"\w" if bare(letter) in VOWELS else regex.escape(letter) for letter in word[:SHORTEST])
+        likely.append(rf"{begin}\w{{0,{len(word) - SHORTEST + LONGER}}}" if own else regex.escape(word))
+    return regex.compile(before + r"\s+".join(likely) + after, regex.IGNORECASE | regex.FULLCASE), stems
 
 
 def _find(form: str, language: str, text: str) -> list[tuple[int, int]]:
     """Where a comparable text has a form, with whatever endings."""
-    pattern, words = _words_of(form)
+    pattern, stems = _words_of(form, language)
     spans: list[tuple[int, int]] = []
     for match in pattern.finditer(text, overlapped=True):
-        pairs = zip(words, match[0].split(), strict=True)
-        if (not spans or match.start() >= spans[-1][1]) and all(
-            same_word(own, other, language) for own, other in pairs if _has_forms(own)
+        pairs = zip(stems, match[0].split(), strict=True)
+        if all(not own or own == stem(word, language) for own, word in pairs) and (
+            not spans or match.start() >= spans[-1][1]
         ):
             spans.append(match.span())
     return spans
