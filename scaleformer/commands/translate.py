@@ -21,11 +21,15 @@ from scaleformer.checkpoints.run_config import trained_mode
 from scaleformer.decoding.config import MaxTokens, Mode, choose_decoding
 from scaleformer.decoding.ensemble import Average
 from scaleformer.evaluation.confidence import review_page
+from scaleformer.evaluation.context.term_report import summary, term_report
+from scaleformer.evaluation.translation_run import provenance_of
 from scaleformer.formats.lines import Input
 from scaleformer.formats.recognition import by_name, recognise
 from scaleformer.formats.terms import read_terms
 from scaleformer.system.files import atomic_writer, check_file
+from scaleformer.system.provenance import write_result
 from scaleformer.system.schema import Positive, Range, listed
+from scaleformer.text.languages import check_code
 from scaleformer.translation.confidence import Confidence
 from scaleformer.translation.files.documents import Split
 from scaleformer.translation.files.lines import Boundaries, LinesFormat, choose_format
@@ -34,6 +38,7 @@ from scaleformer.translation.files.shards import Shard, merge_files, merge_lines
 from scaleformer.translation.files.translating import translate_files
 from scaleformer.translation.files.translating_lines import LinesTask, translate_lines
 from scaleformer.translation.files.updating import Edits
+from scaleformer.translation.request import Request
 from scaleformer.translation.translation_memory import TranslationMemory
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Precision, Translator
@@ -65,11 +70,13 @@ class Options:
     ids: str | None
     split: Split
     source_language: str | None
+    target_language: str | None
     translation_memory: str | None
     terms: str | None
     align: str | None
     alternatives: Positive | None
     review: str | None
+    term_report: str | None
     min_confidence: Annotated[float, Range(ge=0, le=100)] | None
     unsure: Unsure
     shard: str | None
@@ -86,8 +93,9 @@ def main(options: Options, given: Sequence[str]) -> None:
     part = None if options.shard is None else Shard.parse(options.shard)
     if part is not None and options.update:
         raise ValueError(f"shard={options.shard}: update=true verifies all files in one call: leave one of them out")
-    if part is not None and part.number == 0 and options.review is not None:
-        raise ValueError(f"shard={options.shard}: translates nothing to review: give review= with each part")
+    for name in ("review", "term_report"):
+        if part is not None and part.number == 0 and getattr(options, name) is not None:
+            raise ValueError(f"shard={options.shard}: translates nothing to review: give {name}= with each part")
     if options.unsure != "mark" and options.min_confidence is None:
         raise ValueError(f"unsure={options.unsure}: min_confidence=40 (of 100) says of which segments: set both")
     of_lines = [name for name, usual in ONLY_LINES.items() if getattr(options, name) != usual]
@@ -105,7 +113,7 @@ def main(options: Options, given: Sequence[str]) -> None:
             return
         setup = _setup(options, given)
         how = options.split, options.source_language, options.overwrite, options.update, options.edits, part
-        _review(options.review, translate_files(setup, inputs, options.output, *how))
+        _report(options, setup, *translate_files(setup, inputs, options.output, *how))
     elif options.update:
         wanted = 'files and folders; JSON Lines take the old translation as "draft": [...] in each document'
         raise ValueError(f"update=true: input={options.input} is read as lines, wanted {wanted}")
@@ -122,16 +130,27 @@ def main(options: Options, given: Sequence[str]) -> None:
                 return
             output = part.place(output)
         task = LinesTask(source, output, *read, *more, part)
-        _review(options.review, translate_lines(_setup(options, given), task))
+        setup = _setup(options, given)
+        _report(options, setup, *translate_lines(setup, task))
 
 
-def _review(path: str | None, pairs: Sequence[tuple[str, Sequence[str], Translation]]) -> None:
-    """Write the page of the segments to read first, if one is wanted. pairs: the name of each document, its segments
-    and its judged translation."""
-    if path is not None:
-        with atomic_writer(path) as file:
-            file.write(review_page(pairs))
-        print(f"review: written to {path}", file=sys.stderr)
+def _report(options: Options, setup: Setup, request: Request, translations: Sequence[Translation]) -> None:
+    """Write the page of the segments to read first, and the table of terms, where they are wanted."""
+    if options.review is not None:
+        documents = enumerate(zip(request.documents, translations, strict=True))
+        with atomic_writer(options.review) as file:
+            file.write(review_page([(request.name(n), *pair) for n, pair in documents]))
+        print(f"review: written to {options.review}", file=sys.stderr)
+    if options.term_report is not None:
+        rows = term_report(setup.translator, request, translations)
+        payload = {
+            **provenance_of(setup.translator),
+            "kind": "terms",
+            "documents": len(request.documents),
+            "terms": rows,
+        }
+        write_result(Path(options.term_report), payload)
+        print(f"{summary(rows)}\nterms: written to {options.term_report}", file=sys.stderr)
 
 
 def _are_documents(name: str, options: Options, of_lines: bool) -> bool:
@@ -161,13 +180,20 @@ def _setup(options: Options, given: Sequence[str]) -> Setup:
     translator.tag_tokens()  # raises if a tag is missing
     decoding = choose_decoding(translator.decoding, options.decoding, given)
     own: Mode = "document" if options.max_tokens is not None else trained_mode(translator.config)
-    source = options.source_language or translator.segmentation.get("source_language")
-    languages = source, translator.target_language() or None
+    languages = options.source_language, options.target_language
+    if languages[1] is not None:
+        check_code("target_language", languages[1])
+    source, target = (given or own for given, own in zip(languages, translator.languages(), strict=True))
     known = options.translation_memory
-    memory = None if known is None else TranslationMemory.read(known, languages)
-    terms = {} if options.terms is None else read_terms(options.terms, languages)
+    memory = None if known is None else TranslationMemory.read(known, (source or None, target or None))
+    terms = {} if options.terms is None else read_terms(options.terms, (source or None, target or None))
     check_file("review", options.review)
+    check_file("term_report", options.term_report)
+    if options.term_report is not None and not decoding.match_segments:
+        raise ValueError("term_report: terms are looked for by source segments: set decoding.match_segments=true")
     asked = options.review is not None or options.min_confidence is not None
     confidence = Confidence.of(translator) if asked else None
     judging = confidence, options.min_confidence, options.unsure
-    return Setup(translator, decoding, options.mode or own, options.max_tokens, memory, terms, *judging)
+    return Setup(
+        translator, decoding, options.mode or own, options.max_tokens, memory, terms, *judging, (source, target)
+    )

@@ -44,7 +44,7 @@ class Setup:
 
     mode, max_tokens    as in `Request`
     translation_memory  fixes the segments that it knows
-    terms               those of a document override them
+    terms, languages    as in `Request`; the terms of a document override them
     confidence          to judge the segments that are written; None: nobody asks
     min_confidence      files tell the confidence, and segments below this are marked, or with unsure="leave" keep their
                         source; None: files tell nothing
@@ -59,6 +59,7 @@ class Setup:
     confidence: Confidence | None = None
     min_confidence: float | None = None
     unsure: Unsure = "mark"
+    languages: tuple[str, str] = ("", "")
 
     def request(self, documents: Sequence[FileDocument]) -> Request:
         """The request for these documents. Reports on stderr what the translation memory knows. Raises ValueError as
@@ -75,7 +76,7 @@ class Setup:
             terms=[{**self.terms, **document.terms} for document in documents],
             drafts=[document.draft for document in documents],
             where=[document.where for document in documents],
-            languages=self.translator.languages(),
+            languages=self.languages,
         )
 
     def judged(self, request: Request, translations: Sequence[Translation], first: int = 0) -> list[Translation]:

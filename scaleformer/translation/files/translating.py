@@ -24,6 +24,7 @@ from scaleformer.translation.files.tasks import FileTask, report_update
 from scaleformer.translation.files.updating import Edits, compare, describe
 from scaleformer.translation.notices import warn_of_unsure
 from scaleformer.translation.pieces import PieceTranslator
+from scaleformer.translation.request import Request
 from scaleformer.translation.resumable import hash_of, resumable_translations
 from scaleformer.translation.terms import report_terms
 from scaleformer.translation.translations import Translation
@@ -41,9 +42,9 @@ def translate_files(
     update: bool = False,
     edits: Edits = "keep",
     part: Shard | None = None,
-) -> list[tuple[str, Sequence[str], Translation]]:
+) -> tuple[Request, list[Translation]]:
     """Translate files or folders, and write each translation whole or not at all; report what was left out or
-    misplaced. Returns the name of each document, its segments and its judged translation.
+    misplaced. Returns the documents as they were asked for, and their judged translations.
 
     split, source_language  how prose is split into segments (`choose_splitting`)
     overwrite               whether translations that exist are replaced; else they are kept and counted
@@ -64,7 +65,7 @@ def translate_files(
         log.warning("%d translations exist and are kept%s: overwrite=true replaces them", len(plan.kept), told)
     grain, language = choose_splitting(setup.translator, split, source_language)
     choose_file_decoding(setup.translator, setup.decoding, 0)  # raises before anything is read
-    how = language, grain, split != "auto", setup.translator.target_language()
+    how = language, grain, split != "auto", setup.languages[1] or setup.translator.target_language()
     settings = _settings(setup, *how)
     tasks: list[FileTask] = []
     unchanged: list[FileRecord] = []
@@ -92,7 +93,7 @@ def translate_files(
     segments = sum(len(task.segments) for task in tasks)
     print(f"{', '.join(inputs)}: {len(tasks):,} file{'s' * (len(tasks) != 1)}, {segments:,} segments", file=sys.stderr)
     notes: dict[str, Counter[Path]] = defaultdict(Counter)
-    found: list[Translation] = []
+    found: tuple[Request, list[Translation]] = Request([], setup.decoding), []
     if tasks:
         found = _translate(plan, setup, tasks, record, settings, notes)
     elif unchanged and not bad:  # an earlier call was broken off after it had written all
@@ -106,8 +107,7 @@ def translate_files(
     if bad:
         names = ", ".join(bad[:5]) + ", ..." * (len(bad) > 5)
         raise DataError(f"{len(bad)} of {len(plan.pairs)} files were not translated, for the reasons above: {names}")
-    documents = [document for task in tasks for document in task.file.documents]
-    return [(one.name, one.source, translation) for one, translation in zip(documents, found, strict=True)]
+    return found
 
 
 def _settings(setup: Setup, *how: object) -> str:
@@ -126,9 +126,9 @@ def _translate(
     record: Record,
     settings: str,
     notes: dict[str, Counter[Path]],
-) -> list[Translation]:
+) -> tuple[Request, list[Translation]]:
     """Translate the documents of the files, keep the record, and write those whose translation does not exist; return
-    the judged translations. notes: counts what was left out or misplaced, by reason and file."""
+    the request and the judged translations. notes: counts what was left out or misplaced, by reason and file."""
     request = setup.request([document for task in tasks for document in task.documents()])
     with resumable_translations(setup.translator, request, plan.part) as translations:
         report_terms(request, translations, setup.translator.source_tokenizer.has_terms)
@@ -155,4 +155,4 @@ def _translate(
                 temporary.write_bytes(content)
     if setup.confidence is not None:
         warn_of_unsure(request, judged, setup.min_confidence or 0.0, setup.unsure == "leave")
-    return judged
+    return request, judged

@@ -30,7 +30,7 @@ from scaleformer.translation.files.setup import Setup
 from scaleformer.translation.files.shards import Shard
 from scaleformer.translation.notices import warn_of_unsure
 from scaleformer.translation.pieces import PieceTranslator
-from scaleformer.translation.request import Listener
+from scaleformer.translation.request import Listener, Request
 from scaleformer.translation.resumable import resumable_translations
 from scaleformer.translation.terms import report_terms
 from scaleformer.translation.translations import Translation
@@ -86,9 +86,9 @@ class LinesTask:
         return self.output != "-" and (path.is_file() or not path.exists())
 
 
-def translate_lines(setup: Setup, task: LinesTask) -> list[tuple[str, Sequence[str], Translation]]:
-    """Translate the documents, and write them: to a file together, to a pipe one by one. Reports on stderr. Returns the
-    name of each, its segments and its judged translation.
+def translate_lines(setup: Setup, task: LinesTask) -> tuple[Request, list[Translation]]:
+    """Translate the documents, and write them: to a file together, to a pipe one by one. Reports on stderr. Returns
+    them as they were asked for, and their judged translations.
 
     Raises ValueError (DataError for the input) in one line before translating anything, OSError.
     """
@@ -159,4 +159,4 @@ def translate_lines(setup: Setup, task: LinesTask) -> list[tuple[str, Sequence[s
         )
     if setup.confidence is not None:
         warn_of_unsure(request, judged, setup.min_confidence or 0.0, setup.unsure == "leave")
-    return [(request.name(n), *pair) for n, pair in enumerate(zip(request.documents, judged, strict=True))]
+    return request, judged

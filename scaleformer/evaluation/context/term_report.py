@@ -1,0 +1,295 @@
+"""The terms and names that documents repeat, with every form in which they were written, where and how often.
+
+A term is a word or up to `WORDS` neighbours, at least `LEAST` times there and far oftener than their ranks in the
+vocabulary lead to expect [Ahmad et al. 1999, TREC-8, "weirdness"]. What was written for it is learned from word
+alignments: the linked words that seldom stand where the term does not. Forms learned twice are then looked for in all
+segments that have the term.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import regex
+
+from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.text.spans import find_spans
+from scaleformer.text.stems import bare, stem
+from scaleformer.text.terms import Term, find_terms
+from scaleformer.text.words import spans, unspaced
+from scaleformer.translation.request import Request
+from scaleformer.translation.translations import Translation
+from scaleformer.translation.translator import Translator
+from scaleformer.translation.word_alignments import align_words
+from scaleformer.vocabulary import SPACE
+
+LEAST, WORDS = 3, 3
+UNUSUAL, RARE = 20.0, 10.0  # how much oftener than expected a term is, and at least each word of a longer one
+SHORTEST = 4  # letters of a word that is not written in capitals
+FEWEST = 1000  # words of a document; shorter ones count as if they had so many
+LIFT = 2.0  # how much oftener a word stands in segments with the term than in others
+CLEAR = 0.5  # of the share of its segments that have the term: what a linked word needs, compared with the best one
+ALIKE = 0.6  # share of the letters with which two forms of a word begin
+_CORE = regex.compile(r"[\p{L}\p{M}\p{N}](?:.*[\p{L}\p{M}\p{N}])?")
+_Key = tuple[str, ...]  # the stems of a term or of a form
+
+
+class _Word(NamedTuple):
+    """A word without the punctuation around it, and its stem; "" for code and numbers."""
+
+    start: int
+    stop: int
+    stem: str
+
+
+@dataclass
+class _Unit:
+    """A target segment with the source segments that it translates, `place` the first of them: the texts and words of
+    both sides, and the target words linked to each source word. taken: target words that belong to a form."""
+
+    document: int
+    place: int
+    texts: tuple[str, str]
+    words: tuple[list[_Word], list[_Word]]
+    links: Mapping[int, Sequence[int]]
+    taken: set[int] = field(default_factory=set)
+
+    def text(self, side: int, words: Sequence[int]) -> str:
+        """From the first to the last of these words."""
+        return self.texts[side][self.words[side][words[0]].start : self.words[side][words[-1]].stop]
+
+    def take(self, form: _Key) -> list[int] | None:
+        """The first place of a form whose words are not taken, at most one other word between two of them."""
+        stems = ["" if n in self.taken else word.stem for n, word in enumerate(self.words[1])]
+        for start in range(len(stems)):
+            found = [start - 1]
+            for wanted in form:
+                ahead = range(found[-1] + 1, min(found[-1] + 2 + (len(found) > 1), len(stems)))
+                found += [n for n in ahead if _alike(stems[n], wanted)][:1] or [len(stems)]
+            if found[-1] < len(stems):
+                self.taken.update(found[1:])
+                return found[1:]
+        return None
+
+
+def term_report(translator: Translator, request: Request, translations: Sequence[Translation]) -> list[dict[str, Any]]:
+    """A row for each term, the most frequent first: `source`, `required` (the form that was asked for, or None),
+    `count`, and `forms`, each with `target` (None: nothing was found), `count` and `where`: document, segment (from 1)
+    and count there.
+
+    A term that was asked for has a row even if it occurs once. Scripts without spaces have no others. Raises ValueError
+    as `align_words`.
+    """
+    units = list(_units(translator, request, translations))
+    repeated = _repeated(units, translator.source_tokenizer)
+    found: dict[_Key | Term, list[tuple[_Unit, list[int]]]] = defaultdict(list)
+    for unit in units:
+        for what, words in _occurrences(unit, request.required[unit.document], repeated):
+            found[what].append((unit, words))
+    share = _shares(units)
+    rows = []
+    for what in sorted(found, key=lambda what: -WORDS - 1 if isinstance(what, Term) else -len(what)):
+        if isinstance(what, Term) or len(found[what]) >= LEAST:
+            shown = Counter(unit.text(0, words) for unit, words in found[what]).most_common(1)[0][0]
+            forms: dict[str | None, Counter[tuple[str, int]]] = defaultdict(Counter)
+            for form, unit in _written(what, found[what], share):
+                forms[form][request.name(unit.document), unit.place + 1] += 1
+            rows.append(
+                {
+                    "source": what.source if isinstance(what, Term) else shown,
+                    "required": what.target if isinstance(what, Term) else None,
+                    "count": len(found[what]),
+                    "forms": [
+                        {
+                            "target": form,
+                            "count": places.total(),
+                            "where": [{"document": d, "segment": s, "count": n} for (d, s), n in places.items()],
+                        }
+                        for form, places in sorted(forms.items(), key=lambda one: -one[1].total())
+                    ],
+                }
+            )
+    return sorted(rows, key=lambda row: -row["count"])
+
+
+def _units(translator: Translator, request: Request, translations: Sequence[Translation]) -> Iterator[_Unit]:
+    links = align_words(translator, request.documents, translations, translator.tag_tokens(request.tag))
+    for number, (segments, translation) in enumerate(zip(request.documents, translations, strict=True)):
+        shared = translation.hypotheses[0].shared
+        firsts = [place for place in range(len(segments)) if place not in shared]
+        for first, stop in zip(firsts, [*firsts[1:], len(segments)], strict=True):
+            texts = " ".join(segments[first:stop]), translation.segments[first]
+            linked: dict[int, list[int]] = defaultdict(list)
+            for ours, theirs in links[number][first]:
+                linked[ours].append(theirs)
+            words = _words(texts[0], request.languages[0]), _words(texts[1], request.languages[1])
+            yield _Unit(number, first, texts, words, linked)
+
+
+def _words(text: str, language: str) -> list[_Word]:
+    """The words of a text, as alignments count them."""
+    code, found = find_spans(text), []
+    for start, stop in spans(text):
+        core = _CORE.search(text, start, stop)
+        if core is None or not any(map(str.isalpha, core[0])) or any(a < stop and start < b for a, b in code):
+            found.append(_Word(start, stop, ""))
+        else:
+            found.append(_Word(core.start(), core.end(), stem(core[0], language)))
+    return found
+
+
+def _repeated(units: Sequence[_Unit], tokenizer: Tokenizer) -> set[_Key]:
+    pieces = sorted(((tokenizer.score(n), tokenizer.piece(n)) for n in range(tokenizer.vocab_size)), reverse=True)
+    whole = [
+        piece[len(SPACE) :].lower() for _, piece in pieces if piece.startswith(SPACE) and piece[len(SPACE) :].isalpha()
+    ]
+    expected: dict[str, float] = defaultdict(float)  # the share of a word of all words, by Zipf's law
+    for rank, piece in enumerate(whole, 1):
+        expected[piece] += 1 / rank / math.log(len(pieces))
+    sizes = Counter[int]()
+    counts: dict[_Key, Counter[int]] = defaultdict(Counter)  # by document
+    forms: dict[str, Counter[str]] = defaultdict(Counter)
+    for unit in units:
+        sizes[unit.document] += len(unit.words[0])
+        for n, word in enumerate(unit.words[0]):
+            forms[word.stem][unit.text(0, [n])] += 1
+            for key, _ in _keys(unit, n):
+                counts[key][unit.document] += 1
+    unusual: dict[str, float] = defaultdict(float)
+    for (own, *more), some in counts.items():
+        best = forms[own].most_common(1)[0][0]
+        if not more and (len(best) >= SHORTEST or (len(best) > 1 and best.isupper())):
+            usual = sum(expected[form] for form in {form.lower() for form in forms[own]}) or 1 / len(pieces) / math.log(
+                len(pieces)
+            )
+            shares = [count / max(sizes[document], FEWEST) for document, count in some.items()]
+            shares.append(some.total() / max(sum(sizes[document] for document in some), FEWEST))
+            unusual[own] = max(shares) / usual
+    return {
+        key
+        for key, some in counts.items()
+        if some.total() >= LEAST
+        and all(unusual[own] >= (UNUSUAL if len(key) == 1 else RARE) for own in key)
+        and math.prod(unusual[own] for own in key) >= UNUSUAL ** len(key)
+    }
+
+
+def _keys(unit: _Unit, first: int) -> Iterator[tuple[_Key, list[int]]]:
+    """What may be a term from a source word on: it, and it with neighbours that only spaces part from it."""
+    words, text = unit.words[0], unit.texts[0]
+    for n in range(first, min(first + WORDS, len(words))):
+        if (
+            unspaced(words[n].stem)
+            or not words[n].stem
+            or (n > first and text[words[n - 1].stop : words[n].start].strip())
+        ):
+            return
+        yield tuple(word.stem for word in words[first : n + 1]), list(range(first, n + 1))
+
+
+def _occurrences(unit: _Unit, given: Sequence[Term], repeated: set[_Key]) -> Iterator[tuple[_Key | Term, list[int]]]:
+    """The given terms in a unit and the longest repeated ones beside them, with their source words."""
+    free = set(range(len(unit.words[0])))
+    for start, stop, term in find_terms(unit.texts[0], given):
+        words = [n for n, word in enumerate(unit.words[0]) if word.start < stop and start < word.stop]
+        free -= {*words}
+        yield term, words
+    for n in range(len(unit.words[0])):
+        for key, words in [one for one in _keys(unit, n) if one[0] in repeated and free.issuperset(one[1])][-1:]:
+            free -= {*words}
+            yield key, words
+
+
+def _shares(units: Sequence[_Unit]) -> Callable[[str, str], float]:
+    """Of a target word, the share of its units that have a source word; 0 if it is nearly as frequent in the others."""
+    having: tuple[dict[str, set[int]], ...] = (defaultdict(set), defaultdict(set))
+    for n, unit in enumerate(units):
+        for words, found in zip(unit.words, having, strict=True):
+            for word in words:
+                found[word.stem].add(n)
+
+    @lru_cache(1 << 16)
+    def share(source: str, target: str) -> float:
+        ours, theirs = having[0][source], having[1][target]
+        both = len(ours & theirs)
+        lift = (both + 0.5) / (len(ours) + 1) * (len(units) - len(ours) + 1) / (len(theirs) - both + 0.5)
+        return both / len(theirs) if target and lift >= LIFT else 0.0
+
+    return share
+
+
+def _linked(unit: _Unit, words: Sequence[int], share: Callable[[str, str], float]) -> list[int]:
+    """The target words that stand for source words: the clearest of those linked to them, side by side."""
+    shares: dict[int, float] = defaultdict(float)
+    for ours in words:
+        for theirs in unit.links.get(ours, ()):
+            found = share(unit.words[0][ours].stem, unit.words[1][theirs].stem)
+            shares[theirs] = max(shares[theirs], found)
+    groups: list[list[int]] = [[]]
+    for n in sorted(shares):
+        if shares[n] and shares[n] >= CLEAR * max(shares.values()):
+            if groups[-1] and n > groups[-1][-1] + 2:
+                groups.append([])
+            groups[-1].append(n)
+    return max(groups, key=lambda group: sum(shares[n] for n in group))
+
+
+def _written(
+    what: _Key | Term, places: Sequence[tuple[_Unit, list[int]]], share: Callable[[str, str], float]
+) -> Iterator[tuple[str | None, _Unit]]:
+    """What was written for each occurrence of a term, in the form that is the most frequent of its kind."""
+    found: dict[int, _Key] = {}
+    shown: dict[_Key, Counter[str]] = defaultdict(Counter)
+    if isinstance(what, Term):
+        there = {id(unit): what.count(unit.texts[1]) for unit, _ in places}
+        for n, (unit, _) in enumerate(places):
+            if there[id(unit)] > 0:
+                there[id(unit)] -= 1
+                unit.take(tuple(word.stem for word in _words(what.target, what.languages[1])))
+                found[n], shown[what.target,] = (what.target,), Counter([what.target])
+    linked = [_linked(unit, words, share) for unit, words in places]
+    forms = [tuple(unit.words[1][m].stem for m in words) for words, (unit, _) in zip(linked, places, strict=True)]
+    for form, count in Counter(filter(None, forms)).most_common():
+        if count == 1:
+            break
+        for n, (unit, _) in enumerate(places):
+            if n not in found and (words := unit.take(form)):
+                found[n] = form
+                shown[form][unit.text(1, words)] += 1
+    for n, form in enumerate(forms):
+        known = any(len(one) == len(form) and all(map(_alike, one, form)) for one in shown)
+        if n not in found and form and not known:  # a known one is not there once more
+            found[n] = form
+            shown[form][places[n][0].text(1, linked[n])] += 1
+    for n, (unit, _) in enumerate(places):
+        yield (shown[found[n]].most_common(1)[0][0] if n in found else None), unit
+
+
+@lru_cache(1 << 16)
+def _alike(one: str, other: str) -> bool:
+    """Whether two stems look like those of forms of one word, such as interfaz and interfac."""
+    first, second = ("".join(map(bare, word)) for word in (one, other))
+    same = next(
+        (n for n, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(map(len, (first, second)))
+    )
+    return first == second != "" or same >= max(3, ALIKE * max(len(first), len(second)))
+
+
+def summary(rows: Sequence[Mapping[str, Any]], most: int = 10) -> str:
+    """How many terms have one form, several that occur twice or more, or one and some that are to be checked; and those
+    terms whose occurrences are most often not in the most frequent form."""
+    several = [
+        row for row in rows if sum(form["target"] is not None and form["count"] > 1 for form in row["forms"]) > 1
+    ]
+    one = sum(len(row["forms"]) == 1 and row["forms"][0]["target"] is not None for row in rows)
+    kinds = f"{one:,} in one form, {len(several):,} in several, {len(rows) - one - len(several):,} to check"
+    lines = [f"terms: {len(rows):,}, {kinds}"]
+    for row in sorted(several, key=lambda row: row["forms"][0]["count"] - row["count"])[:most]:
+        forms = ", ".join(f"{form['target'] or '(not found)'} {form['count']:,}" for form in row["forms"])
+        lines.append(f"  {row['source']}: {forms}")
+    return "\n".join(lines)
