@@ -73,7 +73,7 @@ def _table(source: Input, csv: bool, languages: Languages, left: Counter[str]) -
         width = width or 2
         if len(cells) != width:
             wanted = (
-                f"{width - 1} as in the first line" if width > 2 else f"a source form, a {mark} and its target form"
+                f"a source form, a {mark} and its target form" if width == 2 else f"{width - 1}, as in the first line"
             )
             raise DataError(f"{source.name}:{number}: {len(cells) - 1} {mark}s, wanted {wanted}")
         yield f"{source.name}:{number}", cells[columns[0]], cells[columns[1]]
@@ -131,19 +131,13 @@ def _concepts(path: str) -> Iterator[tuple[str, _Forms]]:
 
 def _chosen(codes: Sequence[str], languages: Languages, path: str) -> tuple[list[str], list[str]]:
     """The codes of the source and those of the target: first the very ones, then those of other regions."""
-    codes, wanted = list(dict.fromkeys(codes)), list(languages)
-    bases = {*map(base_language, codes)}
-    for side in (0, 1):
-        others = bases - {base_language(wanted[1 - side] or "")}
-        if wanted[side] is None and len(bases) == 2 and len(others) == 1:
-            wanted = [*others, *wanted[1:]] if side == 0 else [*wanted[:1], *others]
-    source, target = (
-        sorted(
-            (code for code in codes if base_language(code) == base_language(one or "")), key=lambda code: code != one
-        )
-        for one in wanted
-    )
-    if codes and not (source and target):
-        named = " and ".join(one or "one that the model does not name" for one in wanted)
+    codes = list(dict.fromkeys(codes))
+    sides = [[code for code in codes if one and base_language(code) == base_language(one)] for one in languages]
+    rest = [code for code in codes if code not in sides[0] + sides[1]]
+    if any(sides) and len({*map(base_language, codes)}) == 2:
+        sides = [rest if one is None else side for one, side in zip(languages, sides, strict=True)]
+    if codes and not all(sides):
+        named = " and ".join(one or "one that the model does not name" for one in languages)
         raise DataError(f"terms={path}: in {some(codes)}; wanted {named}: add the language, or leave two")
+    source, target = (sorted(side, key=lambda code: code not in languages) for side in sides)
     return source, target

@@ -107,7 +107,7 @@ def test_tables_may_name_their_columns(tmp_path: Path, text: str, found: dict[st
         ("a.tbx", "<tbx>" * 300, "a.tbx:1: more than 256 nested elements"),
         ("a.csv", "en,fr\nkernel,noyau\n", "a.csv: in en, fr; wanted en and de"),
         ("a.csv", "a,b\nc\n", "a.csv:2: 0 commas, wanted a source form, a comma and its target form"),
-        ("a.csv", "en,de,note\na,b\n", "a.csv:2: 1 commas, wanted 2 as in the first line"),
+        ("a.csv", "en,de,note\na,b\n", "a.csv:2: 1 commas, wanted 2, as in the first line"),
         ("a.csv", 'a,"b\n', "a.csv:1: malformed CSV"),
     ],
 )

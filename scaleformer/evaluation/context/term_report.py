@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import regex
@@ -63,8 +64,8 @@ class _Unit:
         """From the first to the last of these words."""
         return self.texts[side][self.words[side][words[0]].start : self.words[side][words[-1]].stop]
 
-    def take(self, form: _Key) -> list[int] | None:
-        """The first place of a form whose words are not taken, at most one other word between two of them."""
+    def take(self, form: _Key) -> bool:
+        """Take the first words that are a form, with at most one other between two of them, if it is there."""
         stems = ["" if n in self.taken else word.stem for n, word in enumerate(self.words[1])]
         for start in range(len(stems)):
             found = [start - 1]
@@ -73,48 +74,47 @@ class _Unit:
                 found += [n for n in ahead if _alike(stems[n], wanted)][:1] or [len(stems)]
             if found[-1] < len(stems):
                 self.taken.update(found[1:])
-                return found[1:]
-        return None
+                return True
+        return False
+
+
+_Places = list[tuple[_Unit, list[int]]]  # of a term: units and source words
 
 
 def term_report(translator: Translator, request: Request, translations: Sequence[Translation]) -> list[dict[str, Any]]:
     """A row for each term, the most frequent first: `source`, `required` (the form that was asked for, or None),
-    `count`, and `forms`, each with `target` (None: nothing was found), `count` and `where`: document, segment (from 1)
-    and count there.
+    `count`, and `forms`, the most frequent first, each with `target` (None: nothing was found), `count` and `where`: by
+    document its segments, from 1, each as often as the form stands there.
 
     A term that was asked for has a row even if it occurs once. Scripts without spaces have no others. Raises ValueError
     as `align_words`.
     """
     units = list(_units(translator, request, translations))
-    repeated = _repeated(units, translator.source_tokenizer)
-    found: dict[_Key | Term, list[tuple[_Unit, list[int]]]] = defaultdict(list)
+    repeated, share = _repeated(units, translator.source_tokenizer), _shares(units)
+    found: dict[_Key | Term, _Places] = defaultdict(list)
     for unit in units:
         for what, words in _occurrences(unit, request.required[unit.document], repeated):
             found[what].append((unit, words))
-    share = _shares(units)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for what in sorted(found, key=lambda what: -WORDS - 1 if isinstance(what, Term) else -len(what)):
-        if isinstance(what, Term) or len(found[what]) >= LEAST:
-            shown = Counter(unit.text(0, words) for unit, words in found[what]).most_common(1)[0][0]
-            forms: dict[str | None, Counter[tuple[str, int]]] = defaultdict(Counter)
-            for form, unit in _written(what, found[what], share):
-                forms[form][request.name(unit.document), unit.place + 1] += 1
-            rows.append(
-                {
-                    "source": what.source if isinstance(what, Term) else shown,
-                    "required": what.target if isinstance(what, Term) else None,
-                    "count": len(found[what]),
-                    "forms": [
-                        {
-                            "target": form,
-                            "count": places.total(),
-                            "where": [{"document": d, "segment": s, "count": n} for (d, s), n in places.items()],
-                        }
-                        for form, places in sorted(forms.items(), key=lambda one: -one[1].total())
-                    ],
-                }
-            )
-    return sorted(rows, key=lambda row: -row["count"])
+        places = found[what]
+        if isinstance(what, Term) or len(places) >= LEAST:
+            forms: dict[str | None, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+            for (unit, _), form in zip(places, _written(what, places, share), strict=True):
+                forms[form][request.name(unit.document)].append(unit.place + 1)
+            told = [
+                {"target": form, "count": sum(map(len, where.values())), "where": where}
+                for form, where in forms.items()
+            ]
+            [(shown, _)] = Counter(unit.text(0, words) for unit, words in places).most_common(1)
+            source, required = (what.source, what.target) if isinstance(what, Term) else (shown, None)
+            own = {"source": source, "required": required, "count": len(places)}
+            rows.append({**own, "forms": sorted(told, key=_falling)})
+    return sorted(rows, key=_falling)
+
+
+def _falling(row: Mapping[str, Any]) -> int:
+    return -int(row["count"])
 
 
 def _units(translator: Translator, request: Request, translations: Sequence[Translation]) -> Iterator[_Unit]:
@@ -174,7 +174,7 @@ def _repeated(units: Sequence[_Unit], tokenizer: Tokenizer) -> set[_Key]:
         key
         for key, some in counts.items()
         if some.total() >= LEAST
-        and all(unusual[own] >= (UNUSUAL if len(key) == 1 else RARE) for own in key)
+        and min(unusual[own] for own in key) >= RARE
         and math.prod(unusual[own] for own in key) >= UNUSUAL ** len(key)
     }
 
@@ -230,62 +230,51 @@ def _linked(unit: _Unit, words: Sequence[int], share: Callable[[str, str], float
         for theirs in unit.links.get(ours, ()):
             found = share(unit.words[0][ours].stem, unit.words[1][theirs].stem)
             shares[theirs] = max(shares[theirs], found)
-    groups: list[list[int]] = [[]]
-    for n in sorted(shares):
-        if shares[n] and shares[n] >= CLEAR * max(shares.values()):
-            if groups[-1] and n > groups[-1][-1] + 2:
-                groups.append([])
-            groups[-1].append(n)
-    return max(groups, key=lambda group: sum(shares[n] for n in group))
+    clear = [n for n in sorted(shares) if shares[n] and shares[n] >= CLEAR * max(shares.values())]
+    best = max(clear, key=lambda n: shares[n], default=0)
+    return [n for n in clear if abs(n - best) <= WORDS]
 
 
-def _written(
-    what: _Key | Term, places: Sequence[tuple[_Unit, list[int]]], share: Callable[[str, str], float]
-) -> Iterator[tuple[str | None, _Unit]]:
-    """What was written for each occurrence of a term, in the form that is the most frequent of its kind."""
+def _written(what: _Key | Term, places: _Places, share: Callable[[str, str], float]) -> list[str | None]:
+    """What was written for each occurrence of a term; forms of one word as the most frequent of them."""
     found: dict[int, _Key] = {}
     shown: dict[_Key, Counter[str]] = defaultdict(Counter)
     if isinstance(what, Term):
+        shown[what.target,][what.target] = 1
         there = {id(unit): what.count(unit.texts[1]) for unit, _ in places}
         for n, (unit, _) in enumerate(places):
             if there[id(unit)] > 0:
                 there[id(unit)] -= 1
+                found[n] = (what.target,)
                 unit.take(tuple(word.stem for word in _words(what.target, what.languages[1])))
-                found[n], shown[what.target,] = (what.target,), Counter([what.target])
-    linked = [_linked(unit, words, share) for unit, words in places]
-    forms = [tuple(unit.words[1][m].stem for m in words) for words, (unit, _) in zip(linked, places, strict=True)]
-    for form, count in Counter(filter(None, forms)).most_common():
-        if count == 1:
-            break
+    forms: list[_Key] = []
+    for unit, ours in places:
+        theirs = _linked(unit, ours, share)
+        forms.append(tuple(unit.words[1][n].stem for n in theirs))
+        shown[forms[-1]].update([unit.text(1, theirs)] if theirs else [])
+    for form in sorted(shown, key=lambda form: -shown[form].total()):
         for n, (unit, _) in enumerate(places):
-            if n not in found and (words := unit.take(form)):
+            if shown[form].total() > 1 and n not in found and unit.take(form):
                 found[n] = form
-                shown[form][unit.text(1, words)] += 1
     for n, form in enumerate(forms):
-        known = any(len(one) == len(form) and all(map(_alike, one, form)) for one in shown)
+        known = {one for one in found.values() if len(one) == len(form) and all(map(_alike, one, form))}
         if n not in found and form and not known:  # a known one is not there once more
             found[n] = form
-            shown[form][places[n][0].text(1, linked[n])] += 1
-    for n, (unit, _) in enumerate(places):
-        yield (shown[found[n]].most_common(1)[0][0] if n in found else None), unit
+    return [shown[found[n]].most_common(1)[0][0] if n in found else None for n in range(len(places))]
 
 
 @lru_cache(1 << 16)
 def _alike(one: str, other: str) -> bool:
     """Whether two stems look like those of forms of one word, such as interfaz and interfac."""
     first, second = ("".join(map(bare, word)) for word in (one, other))
-    same = next(
-        (n for n, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(map(len, (first, second)))
-    )
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
     return first == second != "" or same >= max(3, ALIKE * max(len(first), len(second)))
 
 
 def summary(rows: Sequence[Mapping[str, Any]], most: int = 10) -> str:
     """How many terms have one form, several that occur twice or more, or one and some that are to be checked; and those
     terms whose occurrences are most often not in the most frequent form."""
-    several = [
-        row for row in rows if sum(form["target"] is not None and form["count"] > 1 for form in row["forms"]) > 1
-    ]
+    several = [row for row in rows if sum(bool(form["target"]) and form["count"] > 1 for form in row["forms"]) > 1]
     one = sum(len(row["forms"]) == 1 and row["forms"][0]["target"] is not None for row in rows)
     kinds = f"{one:,} in one form, {len(several):,} in several, {len(rows) - one - len(several):,} to check"
     lines = [f"terms: {len(rows):,}, {kinds}"]
