@@ -142,7 +142,7 @@ def _report(options: Options, setup: Setup, request: Request, translations: Sequ
             file.write(review_page([(request.name(n), *pair) for n, pair in documents]))
         print(f"review: written to {options.review}", file=sys.stderr)
     if options.term_report is not None:
-        rows = term_report(setup.translator, request, translations)
+        rows = term_report(setup.translator, request, setup.written(request, translations))
         payload = {
             **provenance_of(setup.translator),
             "kind": "terms",

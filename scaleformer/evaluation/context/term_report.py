@@ -124,10 +124,11 @@ def _units(translator: Translator, request: Request, translations: Sequence[Tran
         firsts = [place for place in range(len(segments)) if place not in shared]
         for first, stop in zip(firsts, [*firsts[1:], len(segments)], strict=True):
             texts = " ".join(segments[first:stop]), translation.segments[first]
+            words = _words(texts[0], request.languages[0]), _words(texts[1], request.languages[1])
             linked: dict[int, list[int]] = defaultdict(list)
             for ours, theirs in links[number][first]:
-                linked[ours].append(theirs)
-            words = _words(texts[0], request.languages[0]), _words(texts[1], request.languages[1])
+                if ours < len(words[0]) and theirs < len(words[1]):  # a vocabulary may read one character as two words
+                    linked[ours].append(theirs)
             yield _Unit(number, first, texts, words, linked)
 
 

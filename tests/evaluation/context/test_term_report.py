@@ -49,7 +49,7 @@ def test_each_form_is_told_with_its_segments(monkeypatch: pytest.MonkeyPatch) ->
     occurs twice, the last one another. `el` and `la` stand elsewhere, too."""
     pairs = [kernels(target, n) for n, target in enumerate(KERNEL)] + OTHERS
     links: list[Links] = [((0, 0), (1, 1))] * len(pairs)
-    links[0], links[11] = (), ((1, 0),)
+    links[0], links[11] = (), ((1, 0), (9, 0), (1, 9))  # of a vocabulary that reads more words than there are
     found = report(monkeypatch, pairs, links)
     assert found["kernel"] == (None, 12, {"núcleo": [*range(1, 10)], "almendra": [10, 11], None: [12]})
     assert set(found) == {"kernel", "nothing"}
