@@ -1,4 +1,4 @@
-"""Documents that are zip archives, docx and EPUB: limits of their size, damage, and new content for some parts."""
+"""Documents that are zip archives, office files and EPUB: limits of size, damage, and new content for some parts."""
 
 from __future__ import annotations
 
@@ -6,27 +6,19 @@ import io
 import zipfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
-from scaleformer.formats.blocks import Block
-from scaleformer.formats.markup import Markup, decode_xml
+from scaleformer.formats.files import BlockFile
+from scaleformer.formats.lines import LARGEST
+from scaleformer.formats.markup import Markup
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.rows import brief
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown
 
-LARGEST = 1 << 28  # bytes of all parts, unpacked: more than any real document
 # A part that exceeds both when unpacked is rejected.
 _UNPACKED = 1 << 22  # bytes
 _RATIO = 200
-
-
-class Part(Protocol):
-    """A part of an archive that holds prose."""
-
-    blocks: list[Block]
-
-    def write(self, changes: Sequence[Sequence[Change]]) -> bytes: ...
+_OLE = b"\xd0\xcf\x11\xe0"  # first bytes of Office documents before 2007, and of encrypted ones
 
 
 class ArchiveFile:
@@ -36,8 +28,11 @@ class ArchiveFile:
     """
 
     title: str  # of the format, in messages
+    document = "document"
 
     def __init__(self, content: bytes, name: str) -> None:
+        if content.startswith(_OLE):
+            raise DataError(f"{name}: an old or encrypted {self.document}: save it as .{self.title} without a password")
         self._content = content
         self.left: Counter[str] = Counter()
         try:
@@ -55,7 +50,7 @@ class ArchiveFile:
             raise DataError(f"{name}: not a sound {self.title} file ({reason})") from None
         self.blocks = [block for part in self._parts.values() for block in part.blocks]
 
-    def _read(self, archive: zipfile.ZipFile, name: str) -> Mapping[str, Part]:
+    def _read(self, archive: zipfile.ZipFile, name: str) -> Mapping[str, BlockFile]:
         """The parts with prose, by their names, in the order of translation."""
         raise NotImplementedError
 
@@ -96,10 +91,7 @@ def read_part(archive: zipfile.ZipFile, part: str, name: str) -> bytes:
 
 def find_elements(archive: zipfile.ZipFile, part: str, name: str, tag: str) -> list[dict[str, str]]:
     """The attributes of the elements of that name in an XML part, in any name space. Raises DataError."""
-    try:
-        content = read_part(archive, part, name)
-    except KeyError:
-        raise DataError(f"{name}: lacks {shown(part)}: fetch it again") from None
-    where = f"{name}: {part}"
-    tokens = Markup(decode_xml(content, where)[0], where).tokens
+    if part not in archive.NameToInfo:
+        raise DataError(f"{name}: lacks {shown(part)}: fetch it again")
+    tokens = Markup(read_part(archive, part, name), f"{name}: {part}").tokens
     return [token.attributes for token in tokens if token.kind == "start" and token.local == tag]

@@ -6,10 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from inspect import signature
+from typing import Protocol
 
 from scaleformer.formats.blocks import Block, Span
-from scaleformer.formats.recognition import FORMATS, STRINGS, load
+from scaleformer.formats.recognition import FORMATS, load
 from scaleformer.formats.restoring import Change, find_changes
 from scaleformer.formats.segments import Segment, split_block
 from scaleformer.formats.splicing import plain
@@ -41,12 +42,9 @@ def read_prose(
     written whether to read the translations that a catalogue has, not what it has to translate
     Raises DataError if it is not a sound file of the format.
     """
-    options: dict[str, Any] = {"by_line": True} if format == "text" and grain == "none" else {}
-    strings = FORMATS[format].prose == STRINGS
-    options |= {"format": format} if strings else {}
-    options |= {"language": target} if strings or format in ("epub", "html", "xliff") else {}
-    options |= {"written": written} if strings or format in ("po", "xliff") else {}
-    file: BlockFile = load(FORMATS[format].prose)(content, name, **options)
+    kind = load(FORMATS[format].prose)
+    given = {"by_line": grain == "none", "format": format, "language": target, "written": written}
+    file: BlockFile = kind(content, name, **{key: given[key] for key in signature(kind).parameters if key in given})
     grain = "paragraph" if FORMATS[format].whole or written else grain
     return file, [split_block(block, language, grain) for block in file.blocks]
 

@@ -20,7 +20,7 @@ from scaleformer.system.errors import DataError
 
 LONGEST_LINE = 1 << 28  # bytes; sentencepiece's limit is a few times higher
 _GZIP = b"\x1f\x8b"  # its first bytes [RFC 1952]
-LARGEST = 1 << 28  # bytes of a document, packed or not: more than any real one
+LARGEST = 1 << 28  # bytes of a document, packed or not, and of all its parts: more than any real one
 _AHEAD = 1 << 16  # bytes to recognise a format by
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # A compressed file that unpacks beyond both limits is not text: prose shrinks to a third or a tenth, gzip can reach a

@@ -51,16 +51,16 @@ class Token(NamedTuple):
 class Markup:
     """The tokens of an XML file.
 
-    content  the file as text
+    content  the file as text; encoding: of the file
     ends     for each start of an element the number of the token that ends it
-    Raises DataError with name and line if it is not well-formed, declares entities or is nested too deeply, and if its
-    outermost element is not `wanted`.
+    Raises DataError as `decode_xml`, and with name and line if it is not well-formed, declares entities or is nested
+    too deeply, and if its outermost element is not `wanted`.
     """
 
-    def __init__(self, content: str, name: str, wanted: str = "") -> None:
-        self.content = content
+    def __init__(self, content: bytes, name: str, wanted: str = "") -> None:
+        self.content, self.encoding = decode_xml(content, name)
         self.name = name
-        self.tokens = _placed(_Scanner(name, wanted).feed(content.encode(), True), content)
+        self.tokens = _placed(_Scanner(name, wanted).feed(self.content.encode(), True), self.content)
         self.ends: dict[int, int] = {}
         opened: list[int] = []
         for number, token in enumerate(self.tokens):

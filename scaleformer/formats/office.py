@@ -13,32 +13,27 @@ import re
 import zipfile
 from bisect import bisect_left
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from scaleformer.formats.archives import ArchiveFile, find_elements, read_part
 from scaleformer.formats.blocks import Block, Span
-from scaleformer.formats.markup import decode_xml
-from scaleformer.formats.paragraphs import Paragraph
+from scaleformer.formats.lines import LARGEST
+from scaleformer.formats.paragraphs import LEFT, Paragraph
 from scaleformer.formats.restoring import Change
-from scaleformer.formats.runs import DrawingMarkup, RunMarkup, Style, WordMarkup, read_styles
+from scaleformer.formats.runs import DrawingMarkup, RunMarkup, SheetMarkup, Style, WordMarkup, read_styles
 from scaleformer.formats.splicing import Edit, encode, splice
 from scaleformer.system.errors import DataError
 
 _TYPES = "[Content_Types].xml"
-_LEFT = {"comments": "parts with comments", "threadedComments": "parts with comments"}
-_DRAWN: dict[str, type[RunMarkup]] = dict.fromkeys(
-    ("chart", "chartex", "chartshapes", "diagramData", "diagramDrawing"), DrawingMarkup
-)
-_INSIDE = ("header", "footer", "footnotes", "endnotes", "notesSlide", "worksheet", "sharedStrings", "drawing", *_DRAWN)
-_DATA = re.compile(rb"<(?:\w+:)?(?:str|multiLvlStr)Ref[\s>]")
-_LABELS = "charts whose labels stay as in their data"
+_DRAWN = dict.fromkeys(("chart", "chartex", "diagramData", "diagramDrawing", "drawing"), DrawingMarkup)
+# What names the header of a column, by which formulas and pivot tables know it.
+_HEADERS = {"table": "tableColumn", "pivotCacheDefinition": "cacheField"}
 _CHOICE, _FALLBACK = (
     f"{{http://schemas.openxmlformats.org/markup-compatibility/2006}}{name}" for name in ("Choice", "Fallback")
 )
-_SKIPPED = {"del": "deleted texts", "moveFrom": "deleted texts"}
-_OLE = b"\xd0\xcf\x11\xe0"  # first bytes of Office documents before 2007, and of encrypted ones
+_SKIPPED = {**LEFT, "commentRangeStart": "comments", "formula": "cells with formulas"}
 
 
 class OfficeFile(ArchiveFile):
@@ -49,28 +44,28 @@ class OfficeFile(ArchiveFile):
     too large when unpacked.
     """
 
-    document: ClassVar[str]
-    family: ClassVar[str]
-    main: ClassVar[str]
+    family = main = ""
     dialects: ClassVar[Mapping[str, type[RunMarkup]]]
-
-    def __init__(self, content: bytes, name: str) -> None:
-        if content.startswith(_OLE):
-            raise DataError(f"{name}: an old or encrypted {self.document}: save it as .{self.title} without a password")
-        super().__init__(content, name)
 
     def _read(self, archive: zipfile.ZipFile, name: str) -> dict[str, TextPart]:
         kinds = self._kinds(archive, name)
         read = {part: read_part(archive, part, name) for part in kinds}
         styles: dict[str, Style] = {}
-        for part in [part for part, kind in kinds.items() if kind == "styles"]:
-            styles |= read_styles(WordMarkup(decode_xml(read.pop(part), f"{name}: {part}")[0], f"{name}: {part}"))
-        parts = {}
-        for part, content in read.items():
-            markup = self.dialects[kinds[part]]
-            parts[part] = TextPart(content, f"{name}: {part}", self.left, markup, styles)
-            self.left.update(_LABELS for _ in [part] if kinds[part] in _DRAWN and _DATA.search(content))
-        return parts
+        headers = set()
+        for part, kind in kinds.items():
+            if kind == "styles":
+                styles |= read_styles(WordMarkup(read[part], f"{name}: {part}"))
+            elif kind in _HEADERS:
+                found = find_elements(archive, part, name, _HEADERS[kind])
+                headers |= {re.sub("(?i)_x000a_", "\n", one.get("name", "")) for one in found}
+            elif kind == "worksheet":
+                self.left += Counter({_SKIPPED["formula"]: len(re.findall(rb"<(?:\w+:)?f[\s/>]", read[part]))})
+            self.left += Counter({"labels in the data of charts": read[part].count(b":strCache>") // 2})
+        return {
+            part: TextPart(self.dialects[kinds[part]](content, f"{name}: {part}", styles), self.left, headers)
+            for part, content in read.items()
+            if kinds[part] not in ("styles", *_HEADERS) and (kinds[part] != "worksheet" or b"inlineStr" in content)
+        }
 
     def _kinds(self, archive: zipfile.ZipFile, name: str) -> dict[str, str]:
         """The kinds of the parts to read, by their types: in the order in which others refer to them."""
@@ -82,19 +77,25 @@ class OfficeFile(ArchiveFile):
             if part in names:
                 last = re.split(r"[./]", kind.removesuffix("+xml"))[-1].removeprefix("main")  # of another program
                 found["main" if main.search(kind) else last].append(part)
-        if not (first := found["main"] or [part for part in (self.main,) if part in names]):
+        found["main"] += [self.main] if self.main in names and not found["main"] else []
+        if not found["main"]:
             raise DataError(f"{name}: an archive that holds no {self.document}: wanted .{self.title}")
-        found["main"] = first
-        for kind, words in _LEFT.items():
-            self.left += Counter({words: len(found[kind])})
-        kinds = {part: kind for kind in self.dialects for part in sorted(found[kind], key=_natural)}
-        order, waiting = dict[str, None](), first[::-1]
-        while waiting:
-            if (part := waiting.pop()) not in order:
-                order[part] = None
-                referred = _referred(archive, part, name) if _relations(part) in names else []
-                slides = "slide" if part in first else ""  # others are links
-                waiting += [one for one in referred[::-1] if one in kinds and kinds[one] in (slides, *_INSIDE)]
+        self.left += Counter({"parts with comments": len(found["comments"])})
+        kinds = {part: kind for kind in self.dialects for part in sorted(found[kind], key=lambda one: (len(one), one))}
+
+        def referred(part: str) -> list[str]:
+            """The parts that a part refers to, in the order in which it names them, then the others."""
+            relations = "{}/_rels/{}.rels".format(*posixpath.split(part))
+            if not {part, relations} <= names:
+                return []
+            content, some = read_part(archive, part, name), find_elements(archive, relations, name, "Relationship")
+            some.sort(key=lambda one: content.find(f'"{one.get("Id")}"'.encode()) % LARGEST)
+            return [posixpath.normpath(posixpath.join("/", part, "..", one.get("Target", "")))[1:] for one in some]
+
+        order = list(found["main"])
+        for part in referred(order[0]):
+            inner = [one for one in referred(part) if kinds.get(one, "")[:5] != "slide"]
+            order += [part, *inner] if kinds.get(part) != "slideMaster" else []
         return {part: kinds[part] for part in (*order, *kinds) if part in kinds}
 
 
@@ -114,50 +115,28 @@ class PptxFile(OfficeFile):
     dialects = dict.fromkeys(("slide", "notesSlide", *_DRAWN, "slideLayout", "slideMaster"), DrawingMarkup)
 
 
-def _natural(part: str) -> list[str | int]:
-    return [int(piece) if piece.isdecimal() else piece for piece in re.split(r"(\d{1,9})", part)]
+class XlsxFile(OfficeFile):
+    """The texts of an Excel workbook, each once, and those of its drawings and charts."""
 
-
-def _relations(part: str) -> str:
-    folder, own = posixpath.split(part)
-    return posixpath.join(folder, "_rels", f"{own}.rels")
-
-
-def _referred(archive: zipfile.ZipFile, part: str, name: str) -> list[str]:
-    """The parts that a part refers to, in the order in which it names them, then the others."""
-    content = read_part(archive, part, name)
-    places = []
-    for one in find_elements(archive, _relations(part), name, "Relationship"):
-        target = posixpath.normpath(posixpath.join("/", part, "..", one.get("Target", "")))
-        place = content.find(f'"{one.get("Id")}"'.encode())
-        places.append((place < 0, place, target.removeprefix("/")))
-    return [target for *_, target in sorted(places)]
+    title, document, main = "xlsx", "Excel workbook", "xl/workbook.xml"
+    family = "spreadsheetml|ms-excel"
+    dialects = _DRAWN | dict.fromkeys(("worksheet", "sharedStrings", *_HEADERS), SheetMarkup)
 
 
 class TextPart:
-    """A part of a document with its paragraphs; blocks: those that are not copies in a fallback; kept: texts that stay,
-    and why."""
+    """A part with its paragraphs; blocks: of those that are no copies in a fallback; headers: texts that stay."""
 
-    def __init__(
-        self,
-        content: bytes,
-        where: str,
-        left: Counter[str],
-        dialect: type[RunMarkup],
-        styles: Mapping[str, Style] | None = None,
-        kept: Mapping[str, str] | None = None,
-    ) -> None:
-        text, self._encoding = decode_xml(content, where)
-        self._markup = dialect(text, where, styles)
+    def __init__(self, markup: RunMarkup, left: Counter[str], headers: Collection[str] = ()) -> None:
+        self._markup, self.left = markup, left
         # The paragraphs, and of those in fallbacks the numbers of the ones whose translation they copy.
         self._paragraphs: list[tuple[Paragraph, int | None]] = []
         waiting: dict[tuple[int, object], deque[int]] = defaultdict(deque)
-        for number, kind, choice, fallback in _paragraph_tokens(self._markup):
+        for number, kind, choice, fallback in _paragraph_tokens(markup):
             counts = left if fallback is None else Counter()
-            if reason := (kept or {}).get(self._markup.text(number)) or _SKIPPED.get(kind):
+            if reason := "headers of tables" if headers and markup.text(number) in headers else _SKIPPED.get(kind):
                 counts[reason] += 1
                 continue
-            paragraph = Paragraph(self._markup, number, counts, kind)
+            paragraph = Paragraph(markup, number, counts, kind)
             if blocks := paragraph.blocks:
                 shape = tuple((one.text, *((span.pair is None, span.opens) for span in one.spans)) for one in blocks)
                 if choice is not None:
@@ -188,11 +167,10 @@ class TextPart:
 
             def raw(start: int, stop: int, inside: Sequence[Edit] = tuple(inside)) -> str:
                 first, last = (bisect_left(inside, place, key=lambda edit: edit[0]) for place in (start, stop))
-                own = [(a - start, b - start, text) for a, b, text in inside[first:last]]
-                return splice(content[start:stop], own)
+                return splice(content, inside[first:last], start, stop)
 
             edits.append((paragraph.start, paragraph.stop, paragraph.write(some, raw)))
-        return encode(splice(content, edits), self._encoding)
+        return encode(splice(content, edits), self._markup.encoding)
 
 
 def _paragraph_tokens(markup: RunMarkup) -> Iterator[tuple[int, str, int | None, int | None]]:

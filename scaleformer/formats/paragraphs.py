@@ -21,15 +21,15 @@ from scaleformer.formats.runs import Run, RunMarkup
 from scaleformer.formats.splicing import plain
 
 _AROUND_RUNS = ("hyperlink", "ins", "moveTo", "smartTag", "customXml", "dir", "bdo")
-_LEFT = {"del": "deleted texts", "moveFrom": "deleted texts", "fldSimple": "fields"}
+LEFT = {"del": "deleted texts", "moveFrom": "deleted texts", "fldSimple": "fields"}
 _UNSEEN = ("proofErr", "lastRenderedPageBreak", "softHyphen")  # dropped if the words change
 _CHOSEN = ("dropDownList", "comboBox", "date", "checkbox")  # content controls with a list of choices
 _FIELD = ("begin", "separate", "end")
 _RANGES = ("bookmark", "commentRange", "perm", "moveToRange", "customXmlInsRange")  # ...Start and ...End
 _FIELD_NAME = 9  # the most items of a field to search for its name
 _BREAKS = ("br", "cr")
+_UNDERLINED = re.compile("<u |underline-style")
 _CHARACTERS = {"noBreakHyphen": "\u2011", "s": " "}
-_IDENTITIES = ("id", "name", "change-id")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,14 +61,9 @@ class Item:
                 yield item
 
     @property
-    def is_prose(self) -> bool:
-        """Whether it is a character of the prose."""
-        return self.name == "text"
-
-    @property
     def is_read(self) -> bool:
         """Whether a reader sees it as a part of the sentence: a word, a field, a formula."""
-        if self.is_prose:
+        if self.name == "text":
             return not self.text.isspace()
         alone = self.run is None and self.name == ""
         return self.pair is None and (alone or self.name in ("code", "field", "fldSimple"))
@@ -97,7 +92,7 @@ class Paragraph:
         self._bold = kind in ("cell", "title") or style.formatted
         self._bare = markup.bare(number)
         items = self._joined_fields(self._paired_ranges(list(self._between(number))))
-        runs = [item.run for item in items if item.run and item.is_prose and not item.text.isspace()]
+        runs = [item.run for item in items if item.run and item.name == "text" and not item.text.isspace()]
         most = Counter(run.formatting for run in runs).most_common(1)
         self._prose = next((run for run in runs if run.formatting == most[0][0]), None)
         self._items = self._marked_formats(items, self._prose.formatting if self._prose else "")
@@ -115,7 +110,7 @@ class Paragraph:
         builder = BlockBuilder(kind)
         for place in range(*_inner_places(self._items, first, last)):
             item = self._items[place]
-            if item.is_prose:
+            if item.name == "text":
                 builder.character(item.text, place, place + 1)
             elif item.name not in _UNSEEN:
                 builder.span(place, place, place + 1, item.pair, item.opens, shown=item.shown)
@@ -126,18 +121,17 @@ class Paragraph:
         markup = self._markup
         for child in markup.children(number):
             name, place, kind = markup.names[child], markup.element(child), markup.tokens[child].kind
-            if name == "t" or (markup.mixed and kind == "text"):
+            if markup.is_text(child):
                 yield from self._texts(child, run or self._bare)
-            if name == "t" or kind != "start" or name.endswith("Pr"):
+                continue
+            if kind != "start" or name.endswith("Pr"):
                 continue
             around = child if name in _AROUND_RUNS else self._content_of(child) if name == "sdt" else None
             if name == "r":
                 yield from self._between(child, markup.run(child, run or self._bare, bold=self._bold))
             elif around is not None and not markup.tag(around).endswith("/>"):
-                begin = markup.tokens[around].stop
-                for inner in markup.children(around):
-                    if markup.names[inner].endswith("Pr"):
-                        begin = markup.element(inner)[1]
+                inner = (one for one in markup.children(around) if markup.names[one].endswith("Pr"))
+                begin = max([markup.tokens[around].stop, *(markup.element(one)[1] for one in inner)])
                 pair = next(self._pairs)
                 yield Item("(", place=(place[0], begin), pair=pair, opens=True)
                 yield from self._between(around, run)
@@ -148,9 +142,9 @@ class Paragraph:
             elif name in _CHARACTERS:
                 yield self._character(_CHARACTERS[name], place, run or self._bare)
             else:
-                if name in _LEFT:
-                    self._left[_LEFT[name]] += 1
-                identity = next(filter(None, (markup.value(child, key) for key in _IDENTITIES)), "")
+                if name in LEFT:
+                    self._left[LEFT[name]] += 1
+                identity = markup.value(child, "id") or markup.value(child, "name") or markup.value(child, "change-id")
                 known = f"{name} {identity}" if name.endswith(("Start", "End")) else name
                 yield Item(known, markup.text(child) if name in ("fldSimple", "sdt") else "", place, run)
 
@@ -225,8 +219,7 @@ class Paragraph:
                     found[begin : separator + 1] = [Item("(", inner=opening, pair=pair, opens=True)]
                 else:
                     found[begin:] = [Item("field", inner=tuple(found[begin:]))]
-        if fields := sum(item.name == "field" for item in found):
-            self._left["fields"] += fields
+        self._left.update("fields" for item in found if item.name == "field")
         return found
 
     def _is_link(self, items: Sequence[Item]) -> bool:
@@ -241,8 +234,8 @@ class Paragraph:
         for place, item in enumerate(items):
             if item.name in ("(", ")", *_BREAKS):
                 current = None
-            elif item.is_prose and item.run is not None:
-                if item.text.isspace() and not item.run.underlined:
+            elif item.name == "text" and item.run is not None:
+                if item.text.isspace() and not _UNDERLINED.search(item.run.formatting):
                     continue
                 run, first = stretches.pop()[:2] if item.run.formatting == current else (item.run, place)
                 stretches.append((run, first, place + 1))

@@ -90,7 +90,6 @@ def _is_markdown(text: str) -> bool:
 _TSV = partial(_is_table, split=lambda rows: [row.split("\t") for row in rows])
 _CSV = partial(_is_table, split=lambda rows: list(csv.reader(rows, strict=True)))
 _ZIP = (b"PK\x03\x04",)
-_ODF = b"application/vnd.oasis.opendocument"
 _ROOT = r"(?i)(?:<[?!][^<]*)*<(?:\w+:)?"  # XML up to the name of the outermost element
 _HTML = rf"{_ROOT}html\b|<!doctype html"
 _RECORD = r'\{[ \t\r]*"[^"]*"[ \t\r]*:'
@@ -100,10 +99,8 @@ _CUE = r"(?:\d+[ \t]*\n)?\d+:\d\d:\d\d,\d{3}[ \t]+-->"
 _XML = r"(?i)<\?xml|<!doctype"
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _PO4A = "`po4a-gettextize -f {}` makes PO of it"
-_TIKAL = "`tikal -x` makes XLIFF of it"
 _SAVE = "save it as docx, as with `soffice --convert-to docx`"
 _FFMPEG = "`ffmpeg -i FILE FILE.srt` makes SRT of them"
-_XCODE = "Xcode exports XLIFF of them"
 _XLIFF = (".xliff", ".xlf", ".sdlxliff", ".mqxliff")
 STRINGS = "strings.StringsFile"
 _messages = partial(Format, whole=True)  # each text is a segment
@@ -132,6 +129,10 @@ FORMATS = {
         Format("docx", "a Word document (docx)", (".docx",), _ZIP, b"word/", prose="office.DocxFile"),
         Format("pptx", "a PowerPoint file (pptx)", (".pptx",), _ZIP, b"ppt/", prose="office.PptxFile"),
         Format("epub", "an EPUB book", (".epub",), _ZIP, b"application/epub+zip", prose="epub.EpubFile"),
+        Format(
+            "odf", "an OpenDocument file", (".odt", ".odp", ".ods"), _ZIP, b"oasis.opendocument", prose="odf.OdfFile"
+        ),
+        Format("xlsx", "an Excel workbook (xlsx)", (".xlsx",), _ZIP, b"xl/", prose="office.XlsxFile"),
         _messages("srt", "subtitles (SRT)", (".srt",), begins=_CUE, prose="subtitles.SrtFile"),
         _messages("vtt", "subtitles (WebVTT)", (".vtt",), begins="WEBVTT", prose="subtitles.VttFile"),
         # known, so that messages can say what to do with them
@@ -139,7 +140,7 @@ FORMATS = {
         Format("tbx", "a term base (TBX), for `terms=`", (".tbx",), begins=rf"{_ROOT}(?:martif|tbx)\b"),
         Format("resx", "a .NET resource file (`resx2po` makes PO of it)", (".resx",)),
         Format("xml", f"XML ({_PO4A.format('xml')})", (".xml", ".sgm", ".sgml"), begins=_XML),
-        Format("catalog", f"a catalogue of Apple ({_XCODE})", (".stringsdict", ".xcstrings")),
+        Format("catalog", "a catalogue of Apple (Xcode exports XLIFF of them)", (".stringsdict", ".xcstrings")),
         Format("php", "PHP (`php2po` makes PO of its arrays)", (".php",)),
         Format("rst", "reStructuredText (`sphinx-build -b gettext` makes PO of it)", (".rst",)),
         Format("asciidoc", f"AsciiDoc ({_PO4A.format('asciidoc')})", (".adoc", ".asciidoc")),
@@ -148,12 +149,11 @@ FORMATS = {
         Format("ass", f"subtitles (SubStation Alpha; {_FFMPEG})", (".ass", ".ssa"), begins=r"(?i)\[Script Info\]"),
         Format("sbv", f"subtitles (SubViewer; {_FFMPEG})", (".sbv", ".sub"), begins=r"(?:\d+:\d\d:\d\d\.\d+,?){2}"),
         Format("rtf", f"rich text ({_SAVE})", (".rtf",), (rb"{\rtf",)),
-        Format("xlsx", f"an Excel table (save it as CSV to train; {_TIKAL})", (".xlsx",), _ZIP, b"xl/"),
-        Format("odt", f"an OpenDocument text ({_SAVE})", (".odt",), _ZIP, _ODF + b".text"),
-        Format("ods", f"an OpenDocument file ({_TIKAL})", (".ods", ".odp"), _ZIP, _ODF),
         Format("zip", "a zip archive (unpack it)", (".zip",), _ZIP),
         Format("pdf", "a PDF (`pdftotext` makes text of it)", (".pdf",), (b"%PDF-",)),
-        Format("doc", f"an old Office document ({_SAVE})", (".doc", ".dot", ".xls", ".ppt"), (_OLE,)),
+        Format(
+            "doc", "an old Office document (save it as docx, pptx, xlsx)", (".doc", ".dot", ".xls", ".ppt"), (_OLE,)
+        ),
         Format("xz", "a file compressed with xz", (), (b"\xfd7zXZ\x00",)),
         Format("bzip2", "a file compressed with bzip2", (), (b"BZh",)),
         Format("zstd", "a file compressed with zstd", (), (b"\x28\xb5\x2f\xfd",)),

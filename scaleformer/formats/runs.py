@@ -12,6 +12,7 @@ from typing import ClassVar, NamedTuple
 
 from scaleformer.formats.markup import Markup
 
+_OPEN_XML = r"http://(?:schemas\.openxmlformats\.org/{0}/2006|purl\.oclc\.org/ooxml/{0})/main"  # also strict
 # Of Word (its built-in styles keep these names in every language), LibreOffice and pandoc. "Preformatted Text" and
 # "Plain Text" are not code: a plain text file that becomes a Word document has them throughout.
 _CODE = (
@@ -22,6 +23,7 @@ _CODE = (
 _FIXED = re.compile(
     r"(?i)(?:mono|courier|consolas|console|menlo|monaco|typewriter|code(?: pro)?|inconsolata)(?: new)?$"
 )
+_DEEPEST = 16  # styles on which a style is based, one on the other
 _MOST = 0.9  # share of a part in fonts of fixed width from which they are its prose, as of a script for the screen
 # Properties of runs that a reader does not see, or does not take for a mark.
 _UNSEEN = (
@@ -52,11 +54,6 @@ class Run:
     formatting: str = ""
     is_code: bool = False
 
-    @cached_property
-    def underlined(self) -> bool:
-        """Whether its formatting underlines."""
-        return "<u " in self.formatting or "underline-style" in self.formatting
-
     def written(self, pieces: Sequence[tuple[bool, str]]) -> str:
         """A run like this; pieces: texts, and elements (False)."""
         inner = ""
@@ -86,10 +83,10 @@ class RunMarkup(Markup):
     renamed: ClassVar[Mapping[str, str]] = {}
     preserve: ClassVar[str] = ' xml:space="preserve"'
     controls: ClassVar[Mapping[str, str]] = {}
-    font: ClassVar[tuple[str, str]]
+    font: ClassVar[tuple[str, str]] = ("rFonts", "ascii")
     mixed: ClassVar[bool] = False
 
-    def __init__(self, content: str, name: str, styles: Mapping[str, Style] | None = None) -> None:
+    def __init__(self, content: bytes, name: str, styles: Mapping[str, Style] | None = None) -> None:
         super().__init__(content, name)
         self.styles = styles or {}
         own = re.compile(rf"\{{(?:{self.spaces})\}}(.+)")
@@ -112,6 +109,10 @@ class RunMarkup(Markup):
         texts = (n for n in range(number, self.ends[number]) if self.names[n] == "t")
         return "".join(self.tokens[inner].text for n in texts for inner in self.children(n))
 
+    def is_text(self, number: int) -> bool:
+        """Whether a child of a paragraph or run is text in it."""
+        return self.names[number] == "t" or (self.mixed and self.tokens[number].kind == "text")
+
     def kind(self, around: Sequence[int]) -> str:
         """The kind of a paragraph in these elements; "" if its text is not read."""
         return "cell" if any(self.names[number] == "tc" for number in around) else "paragraph"
@@ -130,14 +131,13 @@ class RunMarkup(Markup):
         properties = self.find(number, "rPr")
         style = self.styles.get(self.value(self.find(number, "rPr", "rStyle")), Style())
         begin = self.tag(number) + ("" if properties is None else self.raw(properties))
-        around = self.bare(number).around
         look = self.look(properties, self.text(number), bold=bold)
-        return Run(begin, f"{around[1][:-2]}r>", around, look, style.kind == "code" or number in self.fixed)
+        is_code = style.kind == "code" or number in self.fixed
+        return Run(begin, self.tag(self.ends[number]), self.bare(number).around, look, is_code)
 
     def bare(self, number: int) -> Run:
         """A run for text that stands in an element without one."""
-        found = re.match(r"<(?:[^\s:>]+:)?", self.tag(number))
-        prefix = found[0][1:] if found else ""
+        prefix = re.sub(r"(?s)<([^\s:/>]+:|).*", r"\1", self.tag(number))
         return Run("", "", (f"<{prefix}t{self.preserve}>", f"</{prefix}t>"))
 
     def look(self, properties: int | None, text: str, *, bold: bool = True) -> str:
@@ -179,28 +179,29 @@ class RunMarkup(Markup):
 
     @cached_property
     def fixed(self) -> set[int]:
-        """The runs with a font of fixed width, set directly: code, unless nearly all of the part has one."""
-        lengths = {number: len(self.text(number)) for number, name in enumerate(self.names) if name == "r"}
-        fixed = {n for n in lengths if _FIXED.search(self.value(self.find(n, "rPr", self.font[0]), self.font[1]))}
+        """The runs and paragraphs with a font of fixed width, set directly: code, unless it is nearly all of a part."""
+        lengths = {
+            number: sum(len(self.text(child)) for child in self.children(number) if self.is_text(child))
+            for number, name in enumerate(self.names)
+            if name in ("p", "r")
+        }
+        fixed = {number for number in lengths if _FIXED.search(self._font(number))}
         return fixed if sum(lengths[number] for number in fixed) < _MOST * sum(lengths.values()) else set()
+
+    def _font(self, number: int) -> str:
+        return self.value(self.find(number, "rPr", self.font[0]), self.font[1])
 
 
 class WordMarkup(RunMarkup):
     """WordprocessingML."""
 
-    spaces = (
-        r"http://(?:schemas\.openxmlformats\.org/wordprocessingml/2006|purl\.oclc\.org/ooxml/wordprocessingml)/main"
-    )
-    font = ("rFonts", "ascii")
+    spaces = _OPEN_XML.format("wordprocessingml")
 
 
 class DrawingMarkup(RunMarkup):
     """DrawingML, as in slides, charts and diagrams, with the shapes of PresentationML."""
 
-    spaces = (
-        r"http://(?:schemas\.openxmlformats\.org/(?:drawingml|presentationml)/2006|"
-        r"purl\.oclc\.org/ooxml/(?:drawingml|presentationml))/main"
-    )
+    spaces = _OPEN_XML.format("(?:drawingml|presentationml)")
     renamed: ClassVar = {"fld": "fldSimple", "endParaRPr": "paragraphEnd"}
     preserve = ""  # text has no attributes
     controls: ClassVar = {"\t": "tab", "\n": "br", "\v": "br", "_x000B_": "br"}
@@ -209,31 +210,36 @@ class DrawingMarkup(RunMarkup):
     def kind(self, around: Sequence[int]) -> str:
         """As in all; placeholders of layouts and masters are not seen on slides."""
         shape = next((number for number in reversed(around) if self.names[number] == "sp"), None)
-        if (role := self.find(shape, "nvSpPr", "nvPr", "ph")) is not None:
-            if self.tokens[self.root].local in ("sldLayout", "sldMaster"):
-                return ""
-            if "itle" in self.value(role, "type"):
-                return "title"
-        return super().kind(around)
+        role = self.find(shape, "nvSpPr", "nvPr", "ph")
+        if role is not None and self.tokens[self.root].local in ("sldLayout", "sldMaster"):
+            return ""
+        return "title" if "itle" in self.value(role, "type") else super().kind(around)
+
+
+class SheetMarkup(RunMarkup):
+    """SpreadsheetML: the texts of cells, each a paragraph, which needs no runs."""
+
+    spaces = _OPEN_XML.format("spreadsheetml")
+    renamed: ClassVar = {"c": "tc", "is": "p", "rPh": "phoneticPr", "si": "p", "sst": "tc"}
+    controls: ClassVar = {"\t": "tab", "\n": "br", "_x000D_": "br"}
+    font = ("rFont", "val")
 
 
 def read_styles(markup: RunMarkup) -> dict[str, Style]:
     """The styles of a document. What a style is based on makes it code, a title or an item, too."""
-    own: dict[str, tuple[frozenset[str], str]] = {}  # its traits, and the style that it is based on
+    own: dict[str, tuple[list[str], str]] = {}  # its traits, and the style that it is based on
     for number in (number for number, name in enumerate(markup.names) if name == "style"):
         identity, name, based_on = markup.named(number)
         name = name.lower().removesuffix(" char")
         traits = ["code"] * (name in _CODE) + ["formatted"] * bool(markup.look(markup.find(number, "rPr"), ""))
         traits += ["title"] * name.startswith(("heading", "title", "subtitle")) + ["item"] * name.startswith("list")
-        own[identity] = frozenset(traits), based_on
-    known: dict[str, frozenset[str]] = {}
+        own[identity] = traits, based_on
+    styles = {}
     for identity in own:
-        chain: dict[str, frozenset[str]] = {}  # the style and those below it; a damaged file may have a circle
-        place = identity
-        while place in own and place not in known and place not in chain:
-            chain[place], place = own[place]
-        found = known.get(place, frozenset().union(*chain.values()) if place in chain else frozenset())
-        for one, some in reversed(chain.items()):
-            known[one] = found = some | found
-    kinds = ("code", "title", "item")
-    return {one: Style(next((k for k in kinds if k in some), ""), "formatted" in some) for one, some in known.items()}
+        found, place = set[str](), identity
+        for _ in range(_DEEPEST):
+            traits, place = own.get(place, ([], ""))
+            found.update(traits)
+        kind = next((kind for kind in ("code", "title", "item") if kind in found), "")
+        styles[identity] = Style(kind, "formatted" in found)
+    return styles

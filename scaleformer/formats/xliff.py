@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from scaleformer.formats.blocks import CHOICES, Block, BlockBuilder, Span
-from scaleformer.formats.markup import Markup, decode_xml, with_attributes
+from scaleformer.formats.markup import Markup, with_attributes
 from scaleformer.formats.printf import REFUSED, refused
 from scaleformer.formats.restoring import Change, least
 from scaleformer.formats.splicing import Edit, break_again, encode, escape_html, splice
@@ -35,8 +35,7 @@ class XliffFile(XliffUnits):
 
     def __init__(self, content: bytes, name: str, language: str = "", written: bool = False) -> None:
         self._language = language
-        text, self._encoding = decode_xml(content, name)
-        super().__init__(Markup(text, name, "xliff"))
+        super().__init__(Markup(content, name, "xliff"))
         self.left: Counter[str] = Counter()
         self._open = list(self._translations() if written else self._find_open())
         self.blocks = [block for _, _, blocks in self._open for block in blocks]
@@ -128,7 +127,7 @@ class XliffFile(XliffUnits):
                     unit, _translation(pieces, found), *least(one for _, some in found for one in some)
                 )
         edits += self._languages() if edits else []
-        return encode(splice(self.markup.content, edits), self._encoding)
+        return encode(splice(self.markup.content, edits), self.markup.encoding)
 
     def _languages(self) -> Iterator[Edit]:
         """Edits that say which language the translation has, where the file does not; in XLIFF 2 it has to."""

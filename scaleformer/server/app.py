@@ -128,7 +128,7 @@ async def translate_stream(request: Request, body: TranslateRequest) -> Streamin
 async def translate_file(
     request: Request,
     file: Annotated[
-        UploadFile, File(description="text, Markdown, HTML, docx, pptx, EPUB, PO, XLIFF, SRT, WebVTT or JSON Lines")
+        UploadFile, File(description="text, Markdown, HTML, office documents, EPUB, PO, XLIFF, SRT, WebVTT, JSON Lines")
     ],
     options: Annotated[Json[Options], Form(description="as JSON")] = "{}",  # type: ignore[assignment]
     targets: Annotated[

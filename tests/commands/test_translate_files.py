@@ -237,7 +237,11 @@ def test_plain_text_keeps_all_but_its_prose(translate_files, tmp_path, several):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.ppt", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Office document (save it as docx, as with `soffice"),
+        (
+            "a.ppt",
+            b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
+            "an old Office document (save it as docx, pptx, xlsx) cannot be translated",
+        ),
         ("a.resx", b"a = b\n", "a .NET resource file (`resx2po` makes PO of it) cannot be translated"),
         (
             "a.json",

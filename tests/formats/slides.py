@@ -7,7 +7,8 @@ from tests.formats.word import TYPES, packed, parts_of
 A = "http://schemas.openxmlformats.org/drawingml/2006/main"
 P = "http://schemas.openxmlformats.org/presentationml/2006/main"
 SPACES = (
-    f'xmlns:a="{A}" xmlns:p="{P}" xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships" '
+    f'xmlns:a="{A}" xmlns:c="http://schemas.openxmlformats.org/drawingml/2006/chart" xmlns:p="{P}" '
+    'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships" '
     'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"'
 )
 _KIND = "application/vnd.openxmlformats-officedocument."

@@ -17,6 +17,7 @@ from scaleformer.formats.recognition import recognise
 from scaleformer.system.errors import DataError
 from scaleformer.text.terms import find_terms, make_terms
 from tests.books import book
+from tests.formats.test_odf import PAGE, p, packed_odf, span
 from tests.formats.word import document, field, r
 
 SIZE = 6_000  # characters
@@ -55,6 +56,14 @@ BEGIN = '<w:r><w:fldChar w:fldCharType="begin"/></w:r>'
 MARKED = '<w:bookmarkStart w:id="1"/>' + r("a") + '<w:bookmarkEnd w:id="1"/>'
 WORD = (r("a "), r("a ", "<w:b/>") + r("b "), r(" ", '<w:u w:val="single"/>'), BEGIN, field("PAGE", r("1")), MARKED)
 WORD += (f"<w:ins>{r('a')}</w:ins>", "<w:r><w:tab/></w:r>", "<w:proofErr/>")
+ODF = (
+    span("T1", "a "),
+    span("T2", "a ") + "b ",
+    "<text:s/>",
+    PAGE,
+    f"<text:a>{span('T1', 'a')}</text:a>",
+    "<text:tab/>",
+)
 LOOKS = ("[", "[a](", "|", "|\n", "**", "{", "[\n", "\n", '{"a', "<!", "<?a", "#", "1\n")
 
 
@@ -65,6 +74,7 @@ def prose(format: str, before: str, after: str = "") -> Callable[[str, Path], No
         text = f"{before}{marks}{after}"
         data = document(f"<w:p>{text}</w:p>") if format == "docx" else text.encode()
         data = book(a=text) if format == "epub" else data
+        data = packed_odf(p(text)) if format == "odf" else data
         file, segments = read_prose(data, "a", format, "en", "sentence")
         write_prose(file, segments, [each.text.upper() for some in segments for each in some], Counter())
 
@@ -92,6 +102,7 @@ READERS = {
     "po lines": (prose("po", 'msgid "a"\nmsgstr ""\n'), PO_LINES),
     "xliff": (prose("xliff", "<xliff><file><trans-unit><source>a ", "</source></trans-unit></file></xliff>"), XML),
     "docx": (prose("docx", r("a"), r("b")), WORD),
+    "odf": (prose("odf", "a", "b"), ODF),
     "epub": (prose("epub", "<html><body><p>a ", "</p></body></html>"), ("<b></b>", "<i/>", "&amp;", "a. ", "&lt;a ")),
     "tmx": (memory, XML),
     "terms": (terms, ("a ", "a", "copy  ", "copy files ", "[^a", "(", " ")),

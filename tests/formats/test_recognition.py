@@ -22,6 +22,8 @@ from scaleformer.formats.text_pairs import read_text_pair
 from scaleformer.system.errors import DataError
 from tests.books import book
 from tests.formats.slides import presentation
+from tests.formats.test_odf import packed_odf
+from tests.formats.test_xlsx import workbook
 
 
 def docx() -> bytes:
@@ -51,6 +53,8 @@ BY_CONTENT = {
     "vtt": b"WEBVTT\n\n00:01.000 --> 00:02.000\nHello.\n",
     "docx": docx(),
     "pptx": presentation("<p:cSld/>"),
+    "odf": packed_odf(""),
+    "xlsx": workbook(""),
     "epub": book(),
     "parquet": parquet(),
     "pdf": b"%PDF-1.7\n",
@@ -190,7 +194,7 @@ def test_a_carriage_return_within_a_line_is_a_space_of_json(tmp_path: Path) -> N
         ("a.ts", XML + b"<!DOCTYPE TS>\n<TS version='2.1'/>", "qt"),
         ("a.dfxp", XML + b'<tt xml:lang="en"/>', "ttml"),
         ("a.docx", b"PK\x03\x04" + bytes(99), "docx"),
-        ("a.odp", b"PK\x03\x04" + bytes(99), "ods"),
+        ("a.odp", b"PK\x03\x04" + bytes(99), "odf"),
         ("a.strings", '"a" = "b";\n'.encode("utf-16"), "utf16"),
         ("a.strings", b'"a" = "b";\n', "strings"),
         ("en.arb", b'{"@@locale": "en", "a": "A"}\n', "arb"),

@@ -23,12 +23,21 @@ from scaleformer.translation.files.lines import read_documents, write_translatio
 from scaleformer.translation.translations import DocumentHypothesis, Translation
 from tests.books import book
 from tests.formats.pages import page
+from tests.formats.slides import ap, ar, presentation, shape
 from tests.formats.test_html import PAGE
+from tests.formats.test_odf import p, packed_odf, span
+from tests.formats.test_xlsx import si, workbook
 from tests.formats.word import packed, parts_of, real
 from tests.fuzz.checks import Finding, answer, checked, plain, same
 from tests.fuzz.inputs import Rng, document, mutated, segment, slow_jsonl, slow_lines, write
 
 NAMES = ("source", "target")
+OFFICE = {
+    "docx": real(),
+    "odf": packed_odf(p("See ", span("T1", "this"), " now."), p("The header")),
+    "pptx": presentation(shape(ap(ar("See "), ar("this", 'b="1"')))),
+    "xlsx": workbook(si("One") + si("Two")),
+}
 
 
 def jsonl(rng: Rng, folder: Path) -> None:
@@ -142,10 +151,10 @@ def bitext(rng: Rng, folder: Path) -> None:
 
 def prose(rng: Rng, folder: Path) -> None:
     """Documents, and archives with a damaged part: what is read comes back to the byte."""
-    format = rng.choice(("text", "markdown", "html", "epub", "docx"))
-    if format == "docx":
-        parts = parts_of(real())
-        part = rng.choice(("word/document.xml", "word/styles.xml", "[Content_Types].xml"))
+    format = rng.choice(("text", "markdown", "html", "epub", *OFFICE))
+    if format in OFFICE:
+        parts = parts_of(OFFICE[format])
+        part = rng.choice([name for name in parts if name.endswith("xml")])
         data = packed({**parts, part: mutated(rng, parts[part])})
     elif format == "epub":
         data = book(a=mutated(rng, PAGE.encode()))

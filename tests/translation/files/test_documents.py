@@ -15,6 +15,9 @@ from tests.books import book
 from tests.commands.calls import Benchmark
 from tests.formats import test_html, test_markdown_dialects, test_subtitles
 from tests.formats.pages import page
+from tests.formats.slides import ap, ar, presentation, shape
+from tests.formats.test_odf import p, packed_odf, span
+from tests.formats.test_xlsx import si, workbook
 from tests.formats.word import real
 
 TEA = Path(__file__).parents[3] / "data" / "samples" / "raw" / "en" / "tea.en.md"
@@ -26,6 +29,9 @@ SAMPLES = {
     "page.html": test_html.PAGE.encode(),
     "book.epub": book(),
     "real.docx": real(),
+    "a.pptx": presentation(shape(ap(ar("See "), ar("this", 'b="1"'), ar(" now."))), shape(ap(ar("Two. Three.")))),
+    "a.odt": packed_odf(p("See ", span("T1", "this"), " now.") + p("Two. Three.")),
+    "a.xlsx": workbook(si("One\ntwo") + si("Three. Four.")),
     "page.srt": test_subtitles.FILE.encode(),
     "page.vtt": test_subtitles.WEB.encode(),
     "wrapped.txt": WRAPPED.encode(),
@@ -54,7 +60,7 @@ def test_the_same_segments_train_and_are_translated(name: str, grain: str, tmp_p
     assert isinstance(file, ProseFile)
     assert list(document.source) == [segment.unmasked for segments in file.segments for segment in segments]
     texts = [masked(text).text for text in document.source]
-    if name.endswith(".docx"):  # formatting has no marks in a text
+    if name.endswith((".docx", ".pptx", ".odt")):  # formatting has no marks in a text
         letters = [re.sub(r"\s", "", text) for text in texts]
         assert letters == [re.sub(r"⟨.⟩|\s", "", text) for text in file.documents[0].source]
     elif not name.startswith("page") or name == "page.html":  # some need their page: a link by its name
