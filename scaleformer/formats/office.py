@@ -143,8 +143,7 @@ class TextPart:
                     waiting[choice, shape].append(len(self._paragraphs))
                 copied = waiting[fallback, shape] if fallback is not None else None
                 self._paragraphs.append((paragraph, copied.popleft() if copied else None))
-        own = (paragraph.blocks for paragraph, copied_from in self._paragraphs if copied_from is None)
-        self.blocks = [block for blocks in own for block in blocks]
+        self.blocks = [block for paragraph, copied in self._paragraphs if copied is None for block in paragraph.blocks]
 
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
         """The part with the changes of its blocks."""
