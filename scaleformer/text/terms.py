@@ -17,7 +17,7 @@ import regex
 
 from scaleformer.system.schema import shown
 from scaleformer.text.stems import VOWELS, bare, stem
-from scaleformer.text.words import unspaced
+from scaleformer.text.words import SPACED, unspaced
 from scaleformer.vocabulary import PLACEHOLDERS, TERM_BEGIN, TERM_END, TERM_PIECES
 
 Terms = Mapping[str, str]  # target forms by their source forms
@@ -104,13 +104,13 @@ def _words_of(form: str, language: str) -> tuple[regex.Pattern[str], list[str]]:
     """A pattern that finds all that may be a form of these words, and more; and their stems, "" for what has none."""
     words = _comparable(form, marks=True)[0].split()
     stems = [stem(word, language) if _INFLECTED.fullmatch(word) and not unspaced(word) else "" for word in words]
-    before = "" if unspaced(form[:1]) else r"(?<!\w)"
-    after = "" if unspaced(form[-1:]) else r"(?!\w)"
+    before = "" if unspaced(form[:1]) else rf"(?<!{SPACED})"
+    after = "" if unspaced(form[-1:]) else rf"(?!{SPACED})"
     likely = []
     for word, own in zip(words, stems, strict=True):
-        begin = "".join(r"\w" if bare(letter) in VOWELS else regex.escape(letter) for letter in word[:SHORTEST])
-        likely.append(rf"{begin}\w{{0,{len(word) - SHORTEST + LONGER}}}" if own else regex.escape(word))
-    return regex.compile(before + r"\s+".join(likely) + after, regex.IGNORECASE | regex.FULLCASE), stems
+        begin = "".join(SPACED if bare(letter) in VOWELS else regex.escape(letter) for letter in word[:SHORTEST])
+        likely.append(rf"{begin}{SPACED}{{0,{len(word) - SHORTEST + LONGER}}}" if own else regex.escape(word))
+    return regex.compile(before + r"\s+".join(likely) + after, regex.IGNORECASE | regex.V1), stems
 
 
 def _find(form: str, language: str, text: str) -> list[tuple[int, int]]:

@@ -18,6 +18,7 @@ _WORD = regex.compile(rf"[{_UNSPACED}]\p{{M}}*|[^\s{_UNSPACED}]+", regex.V1)
 _BARE = regex.compile(rf"[\w&&[{_UNSPACED}]]\p{{M}}*|[\w--[{_UNSPACED}]]+", regex.V1)
 _TOKEN = regex.compile(rf"[{_UNSPACED}]\p{{M}}*|[\w--[{_UNSPACED}]]+|[^\w\s{_UNSPACED}]", regex.V1)
 _RUN = regex.compile(rf"[\w&&[{_UNSPACED}]]+", regex.V1)
+SPACED = rf"[\w--[{_UNSPACED}]]"  # a letter of a script with spaces, in a pattern of version 1 of the library regex
 LONGEST = 6  # characters of a term in a script without spaces
 
 
@@ -68,9 +69,8 @@ def candidates(text: str) -> Iterator[str]:
 
 def phrase(text: str) -> regex.Pattern[str]:
     """A pattern that finds the text as whole words, ignoring case."""
-    spaced = rf"[\w--[{_UNSPACED}]]"
-    before = "" if unspaced(text[:1]) else rf"(?<!{spaced})"
-    after = "" if unspaced(text[-1:]) else rf"(?!{spaced})"
+    before = "" if unspaced(text[:1]) else rf"(?<!{SPACED})"
+    after = "" if unspaced(text[-1:]) else rf"(?!{SPACED})"
     return regex.compile(f"{before}{regex.escape(text)}{after}", regex.V1 | regex.IGNORECASE)
 
 

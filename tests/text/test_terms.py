@@ -27,6 +27,7 @@ def found(text: str, **forms: str) -> list[str]:
         ("C++", "C++ and C++x", ["C++"]),
         ("STRASSE", "Straße, Straßen", ["Straße"]),
         ("東京", "在東京都", ["東京"]),
+        ("kernel", "新しいkernelsをkernel。", ["kernels", "kernel"]),
         ("l'eau", "L\u2019eau de l\u02bceau", ["L\u2019eau", "l\u02bceau"]),
         ("l\u2019eau", "l'eau", ["l'eau"]),
         ("e-mail", "an e\u2011mail, e\u2010mail", ["e\u2011mail", "e\u2010mail"]),
