@@ -34,7 +34,7 @@ UNUSUAL, RARE = 20.0, 10.0  # how much oftener than expected a term is, and at l
 SHORTEST = 4  # letters of a word that is not written in capitals
 FEWEST = 1000  # words of a document; shorter ones count as if they had so many
 LIFT = 2.0  # how much oftener a word stands in segments with the term than in others
-CLEAR = 0.5  # of the share of its segments that have the term: what a linked word needs, compared with the best one
+CLEAR = 0.5  # share of the clearness of the clearest linked word that others need
 ALIKE = 0.6  # share of the letters with which two forms of a word begin
 _CORE = regex.compile(r"[\p{L}\p{M}\p{N}](?:.*[\p{L}\p{M}\p{N}])?")
 _Key = tuple[str, ...]  # the stems of a term or of a form
@@ -79,6 +79,7 @@ class _Unit:
 
 
 _Places = list[tuple[_Unit, list[int]]]  # of a term: units and source words
+_Linker = Callable[[_Unit, Sequence[int]], list[int]]
 
 
 def term_report(translator: Translator, request: Request, translations: Sequence[Translation]) -> list[dict[str, Any]]:
@@ -90,7 +91,7 @@ def term_report(translator: Translator, request: Request, translations: Sequence
     as `align_words`.
     """
     units = list(_units(translator, request, translations))
-    repeated, share = _repeated(units, translator.source_tokenizer), _shares(units)
+    repeated, linked = _repeated(units, translator.source_tokenizer), _linker(units)
     found: dict[_Key | Term, _Places] = defaultdict(list)
     for unit in units:
         for what, words in _occurrences(unit, request.required[unit.document], repeated):
@@ -100,21 +101,17 @@ def term_report(translator: Translator, request: Request, translations: Sequence
         places = found[what]
         if isinstance(what, Term) or len(places) >= LEAST:
             forms: dict[str | None, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-            for (unit, _), form in zip(places, _written(what, places, share), strict=True):
+            for (unit, _), form in zip(places, _written(what, places, linked), strict=True):
                 forms[form][request.name(unit.document)].append(unit.place + 1)
-            told = [
+            told: list[dict[str, Any]] = [
                 {"target": form, "count": sum(map(len, where.values())), "where": where}
                 for form, where in forms.items()
             ]
             [(shown, _)] = Counter(unit.text(0, words) for unit, words in places).most_common(1)
             source, required = (what.source, what.target) if isinstance(what, Term) else (shown, None)
             own = {"source": source, "required": required, "count": len(places)}
-            rows.append({**own, "forms": sorted(told, key=_falling)})
-    return sorted(rows, key=_falling)
-
-
-def _falling(row: Mapping[str, Any]) -> int:
-    return -int(row["count"])
+            rows.append({**own, "forms": sorted(told, key=lambda form: -form["count"])})
+    return sorted(rows, key=lambda row: -row["count"])
 
 
 def _units(translator: Translator, request: Request, translations: Sequence[Translation]) -> Iterator[_Unit]:
@@ -206,13 +203,15 @@ def _occurrences(unit: _Unit, given: Sequence[Term], repeated: set[_Key]) -> Ite
             yield key, words
 
 
-def _shares(units: Sequence[_Unit]) -> Callable[[str, str], float]:
-    """Of a target word, the share of its units that have a source word; 0 if it is nearly as frequent in the others."""
+def _linker(units: Sequence[_Unit]) -> _Linker:
+    """Finds the target words that stand for source words of a unit: of those linked to them the clearest, and others
+    near it that are nearly as clear. A word is the clearer, the greater the share of its units that have the source
+    word; it has to be `LIFT` times as frequent there as in others."""
     having: tuple[dict[str, set[int]], ...] = (defaultdict(set), defaultdict(set))
-    for n, unit in enumerate(units):
+    for number, unit in enumerate(units):
         for words, found in zip(unit.words, having, strict=True):
             for word in words:
-                found[word.stem].add(n)
+                found[word.stem].add(number)
 
     @lru_cache(1 << 16)
     def share(source: str, target: str) -> float:
@@ -221,22 +220,19 @@ def _shares(units: Sequence[_Unit]) -> Callable[[str, str], float]:
         lift = (both + 0.5) / (len(ours) + 1) * (len(units) - len(ours) + 1) / (len(theirs) - both + 0.5)
         return both / len(theirs) if target and lift >= LIFT else 0.0
 
-    return share
+    def linked(unit: _Unit, words: Sequence[int]) -> list[int]:
+        shares: dict[int, float] = defaultdict(float)
+        for ours in words:
+            for theirs in unit.links.get(ours, ()):
+                found = share(unit.words[0][ours].stem, unit.words[1][theirs].stem)
+                shares[theirs] = max(shares[theirs], found)
+        best = max(sorted(shares), key=shares.__getitem__, default=0)
+        return [n for n in sorted(shares) if 0 < shares[n] >= CLEAR * shares[best] and abs(n - best) <= WORDS]
+
+    return linked
 
 
-def _linked(unit: _Unit, words: Sequence[int], share: Callable[[str, str], float]) -> list[int]:
-    """The target words that stand for source words: the clearest of those linked to them, side by side."""
-    shares: dict[int, float] = defaultdict(float)
-    for ours in words:
-        for theirs in unit.links.get(ours, ()):
-            found = share(unit.words[0][ours].stem, unit.words[1][theirs].stem)
-            shares[theirs] = max(shares[theirs], found)
-    clear = [n for n in sorted(shares) if shares[n] and shares[n] >= CLEAR * max(shares.values())]
-    best = max(clear, key=lambda n: shares[n], default=0)
-    return [n for n in clear if abs(n - best) <= WORDS]
-
-
-def _written(what: _Key | Term, places: _Places, share: Callable[[str, str], float]) -> list[str | None]:
+def _written(what: _Key | Term, places: _Places, linked: _Linker) -> list[str | None]:
     """What was written for each occurrence of a term; forms of one word as the most frequent of them."""
     found: dict[int, _Key] = {}
     shown: dict[_Key, Counter[str]] = defaultdict(Counter)
@@ -250,7 +246,7 @@ def _written(what: _Key | Term, places: _Places, share: Callable[[str, str], flo
                 unit.take(tuple(word.stem for word in _words(what.target, what.languages[1])))
     forms: list[_Key] = []
     for unit, ours in places:
-        theirs = _linked(unit, ours, share)
+        theirs = linked(unit, ours)
         forms.append(tuple(unit.words[1][n].stem for n in theirs))
         shown[forms[-1]].update([unit.text(1, theirs)] if theirs else [])
     for form in sorted(shown, key=lambda form: -shown[form].total()):
