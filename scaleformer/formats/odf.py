@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from scaleformer.formats.archives import ArchiveFile, find_elements, read_part
+from scaleformer.formats.archives import ArchiveFile, read_part
 from scaleformer.formats.office import TextPart
 from scaleformer.formats.runs import Run, RunMarkup, Style, read_styles
 from scaleformer.system.errors import DataError
@@ -22,7 +22,7 @@ _NAMES = """a:hyperlink annotation:commentRangeStart annotation-end:commentRange
 
 
 class OdfMarkup(RunMarkup):
-    """Content or styles of OpenDocument. A <span> with its automatic style is a run, in another one with its style."""
+    """Content or styles of OpenDocument. A <span>, or a link without spans, is a run, in another one with its style."""
 
     spaces = r"urn:oasis:names:tc:opendocument:xmlns:(?:drawing|office|presentation|style|table|text):1\.0"
     renamed: ClassVar = dict(pair.split(":") for pair in _NAMES.split()) | {
@@ -37,8 +37,8 @@ class OdfMarkup(RunMarkup):
         for number, own in enumerate(self.names):
             if own == "automatic-styles":
                 self._automatic |= {self.value(one, "name"): one for one in self.children(number)}
-            elif own not in ("", "p", "r", "hyperlink") and self.tokens[number + 1].text.strip():
-                self.names[number] = "fldSimple"
+            elif own not in ("", "p", "r") and self.tokens[number + 1].text.strip():
+                self.names[number] = "r" if own == "hyperlink" else "fldSimple"  # slides show no spans in links
 
     def text(self, number: int) -> str:
         """The text in an element, or of a token."""
@@ -83,7 +83,7 @@ class OdfMarkup(RunMarkup):
 
     def _styled(self, number: int) -> tuple[int | None, str]:
         """The automatic style of an element, if it has one, and the name of its style or of that behind it."""
-        name = self.value(number, "style-name")
+        name = self.value(number, "style-name") if self.tokens[number].local in ("h", "p", "span") else self.tag(number)
         own = self._automatic.get(name)
         return own, name if own is None else self.value(own, "parent-style-name")
 
@@ -101,7 +101,7 @@ class OdfFile(ArchiveFile):
         names = archive.NameToInfo
         if "mimetype" not in names or b"opendocument" not in read_part(archive, "mimetype", name):
             raise DataError(f"{name}: an archive that holds no OpenDocument file: wanted .odt, .odp or .ods")
-        if find_elements(archive, "META-INF/manifest.xml", name, "encryption-data"):
+        if any(b"encryption-data" in read_part(archive, one, name) for one in names if one.endswith("/manifest.xml")):
             raise DataError(f"{name}: an encrypted document: save it without a password")
         self.left.update("charts and other objects" for one in names if one.endswith("/content.xml"))
         parts = [f"{part}.xml" for part in ("content", "styles") if f"{part}.xml" in names]

@@ -32,6 +32,9 @@ FLAT = f"""<?xml version="1.0" encoding="UTF-8"?>
 <office:body><office:{{}}>{{}}</office:{{}}></office:body></office:document>"""
 MARKED = """<text:p>Press the <text:span text:style-name="T1">green button</text:span> and <text:a xlink:type="simple"
  xlink:href="https://example.org/">read more</text:a> &amp; wait.</text:p>"""
+LINKED = """<text:p><text:span text:style-name="T1">Bold words and <text:a xlink:type="simple"
+ xlink:href="https://example.org/">a link</text:a> at</text:span> <text:a xlink:type="simple"
+ xlink:href="https://example.org/">the end</text:a></text:p>"""
 CELL = '<table:table-cell office:value-type="string"{}>{}</table:table-cell>'
 TABLE = f"""<table:table table:name="T"><table:table-column/><table:table-row>
 {CELL.format("", "<text:p>A cell here</text:p>")}</table:table-row></table:table>"""
@@ -43,7 +46,7 @@ BODIES = {
 <text:p>Write <text:span text:style-name="Source_20_Text">make all</text:span> here,<text:line-break/>then go
  on.</text:p><text:list><text:list-item><text:p>An item</text:p></text:list-item></text:list>{TABLE}""",
     "presentation": f"""<draw:page draw:master-page-name="M">
-{FRAME.format(1, f"<draw:text-box>{MARKED}<text:p>Two<text:line-break/>lines</text:p></draw:text-box>")}
+{FRAME.format(1, f"<draw:text-box>{MARKED}{LINKED}<text:p>Two<text:line-break/>lines</text:p></draw:text-box>")}
 {FRAME.format(9, TABLE)}<presentation:notes>
 {FRAME.format(9, "<draw:text-box><text:p>Say this slowly.</text:p></draw:text-box>")}
 </presentation:notes></draw:page>""",
@@ -67,7 +70,7 @@ def convert(data: bytes, name: str, ending: str, folder: Path) -> bytes:
 
 def texts(flat: bytes) -> list[str]:
     """What the paragraphs of the body of flat OpenDocument show."""
-    (body,) = etree.fromstring(flat).iter("{*}body")
+    body = next(etree.fromstring(flat).iter("{*}body"))
     for space in body.iter("{*}s", "{*}line-break"):
         space.text = " "
     found = ("".join(paragraph.itertext()) for paragraph in body.iter("{*}p", "{*}h"))
