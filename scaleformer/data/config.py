@@ -230,8 +230,8 @@ class DataConfig(SourceConfig):
         """The configuration of each of `stages`; () without. Raises ValueError for a stage with wrong settings."""
         if self.stage_settings and (self.streaming or any(part.streaming for part in self.parts.values())):
             raise ValueError(
-                "data.stages does not work with streaming=true, which reads a corpus once through: set data.stages=null "
-                "or data.streaming=false"
+                "data.stages does not work with streaming=true, which reads a corpus once through: set "
+                "data.stages=null or data.streaming=false"
             )
         return tuple(self._stage(f"data.stages[{n}]", stage) for n, stage in enumerate(self.stage_settings))
 

@@ -91,6 +91,32 @@ def test_drafts_change_nothing(name: str, seed: int) -> None:
         assert counts.tokens == sum(len(h.tokens) for [h] in expected)
 
 
+class Monotone:
+    """Writes one word without end; the search says where it stops."""
+
+    most_target_tokens = float("inf")
+
+    def encode(self, source: Any, source_mask: Any, source_segments: Any) -> None:
+        return None
+
+    def init_state(self, encoded: None, beams: int) -> None:
+        return None
+
+    def step(self, tokens: torch.Tensor, segments: torch.Tensor, state: None) -> tuple[torch.Tensor, None]:
+        return torch.nn.functional.one_hot(torch.full_like(tokens, WORD), WORDS).float(), None
+
+    def reorder(self, state: None, rows: Any, documents: Any) -> None:
+        return None
+
+
+def test_texts_that_go_on_have_limits_of_their_own() -> None:
+    """A short one that begins stands beside a long one that nearly ends."""
+    sources = [[*[WORD] * n, SEP, EOS] for n in (4, 40)]
+    config = DecodingConfig(strategy="greedy", max_length_ratio=1.0, max_length_offset=1, loop_ngram_size=0)
+    found = decode(Monotone(), *pad(sources, CPU), config, begun=[[WORD], [WORD] * 38])
+    assert [hypothesis.tokens for [hypothesis] in found] == [(*[WORD] * 4, SEP), (*[WORD] * 3, SEP)]
+
+
 def texts(tokens: tuple[int, ...]) -> list[list[int]]:
     """A text for each source segment, some of them empty where a separator consumes several."""
     found: list[list[int]] = [[]]
