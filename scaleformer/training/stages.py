@@ -22,8 +22,11 @@ def stage_notes(config: DataConfig, trainer: pl.Trainer) -> list[str]:
             raise ValueError(f"{what}, and neither is set: {mend}")
         if trainer.world_size > 1:
             raise ValueError(f"{what}, and the clocks of {trainer.world_size} processes differ: {mend}")
-    steps = [0, *(step for _, step in ends if step is not None), *([most] if most > 0 and ends else [])]
-    if any(a >= b for a, b in (*pairwise(steps), *pairwise(shares))):
+    # A share may leave a stage without a step in a run of one or two, which only tries a preset.
+    steps = [(step, isinstance(until, int)) for until, step in ends if step is not None]
+    steps = [(0, True), *steps, *([(most, True)] if most > 0 and ends else [])]
+    wrong = (a > b or (a == b and exact and equal) for (a, exact), (b, equal) in pairwise(steps))
+    if any(wrong) or any(a >= b for a, b in pairwise(until for until, _ in ends if isinstance(until, float))):
         limit = f", with trainer.max_steps={most}" if most > 0 else ""
         raise ValueError(
             f"data.stages: until is {', '.join(shown(until) for until, _ in ends)}{limit}: a stage would have no step: "

@@ -85,7 +85,10 @@ def test_two_processes_killed_between_two_stages_resume_exactly(tmp_path: Path, 
             ("trainer.max_steps=-1", "+trainer.max_epochs=2"),
             "is a share of trainer.max_steps or trainer.max_time, and n",
         ),
-        (("trainer.max_steps=1",), r"until is 0\.5, with trainer\.max_steps=1: a stage would have no step"),
+        (
+            ("data.stages=[{until: 0.5}, {until: 0.5}, {}]",),
+            r"until is 0\.5, 0\.5, with .*: a stage would have no step",
+        ),
         (
             ("data.stages=[{until: 3}, {until: 3}, {}]",),
             "until is 3, 3, with trainer.max_steps=8: a stage would have no",
@@ -99,6 +102,16 @@ def test_stages_without_a_step_or_an_end_are_refused(
     with pytest.raises(ValueError, match=line):
         training.run(configure(tmp_path, cache, *OPTIONS, *options))
     assert not (tmp_path / "config.yaml").exists()
+
+
+@pytest.mark.parametrize(("most", "until", "steps"), [(1, 0.4, [0, 1]), (2, 0.8, [2, 0])])
+def test_a_run_may_be_shorter_than_its_stages(
+    tmp_path: Path, cache: Path, most: int, until: float, steps: list[int]
+) -> None:
+    stages = f"data.stages=[{{level: segment, until: {until}}}, {{}}]"
+    training.run(configure(tmp_path, cache, *OPTIONS, f"trainer.max_steps={most}", stages))
+    corpora = json.loads((tmp_path / "results" / "data.json").read_text())["corpora"]
+    assert [corpora.get(f"stage {n}", {}).get("steps", 0) for n in (1, 2)] == steps
 
 
 def test_shares_of_the_time(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
