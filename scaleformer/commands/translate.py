@@ -21,13 +21,10 @@ from scaleformer.checkpoints.run_config import trained_mode
 from scaleformer.decoding.config import MaxTokens, Mode, choose_decoding
 from scaleformer.decoding.ensemble import Average
 from scaleformer.evaluation.confidence import review_page
-from scaleformer.evaluation.context.term_report import summary, term_report
-from scaleformer.evaluation.translation_run import provenance_of
 from scaleformer.formats.lines import Input
 from scaleformer.formats.recognition import by_name, recognise
 from scaleformer.formats.terms import read_terms
 from scaleformer.system.files import atomic_writer, check_file
-from scaleformer.system.provenance import write_result
 from scaleformer.system.schema import Positive, Range, listed
 from scaleformer.text.languages import check_code
 from scaleformer.translation.confidence import Confidence
@@ -76,7 +73,6 @@ class Options:
     align: str | None
     alternatives: Positive | None
     review: str | None
-    term_report: str | None
     min_confidence: Annotated[float, Range(ge=0, le=100)] | None
     unsure: Unsure
     shard: str | None
@@ -93,9 +89,8 @@ def main(options: Options, given: Sequence[str]) -> None:
     part = None if options.shard is None else Shard.parse(options.shard)
     if part is not None and options.update:
         raise ValueError(f"shard={options.shard}: update=true verifies all files in one call: leave one of them out")
-    for name in ("review", "term_report"):
-        if part is not None and part.number == 0 and getattr(options, name) is not None:
-            raise ValueError(f"shard={options.shard}: translates nothing to review: give {name}= with each part")
+    if part is not None and part.number == 0 and options.review is not None:
+        raise ValueError(f"shard={options.shard}: translates nothing to review: give review= with each part")
     if options.unsure != "mark" and options.min_confidence is None:
         raise ValueError(f"unsure={options.unsure}: min_confidence=40 (of 100) says of which segments: set both")
     of_lines = [name for name, usual in ONLY_LINES.items() if getattr(options, name) != usual]
@@ -113,7 +108,7 @@ def main(options: Options, given: Sequence[str]) -> None:
             return
         setup = _setup(options, given)
         how = options.split, options.source_language, options.overwrite, options.update, options.edits, part
-        _report(options, setup, *translate_files(setup, inputs, options.output, *how))
+        _review(options.review, *translate_files(setup, inputs, options.output, *how))
     elif options.update:
         wanted = 'files and folders; JSON Lines take the old translation as "draft": [...] in each document'
         raise ValueError(f"update=true: input={options.input} is read as lines, wanted {wanted}")
@@ -130,27 +125,16 @@ def main(options: Options, given: Sequence[str]) -> None:
                 return
             output = part.place(output)
         task = LinesTask(source, output, *read, *more, part)
-        setup = _setup(options, given)
-        _report(options, setup, *translate_lines(setup, task))
+        _review(options.review, *translate_lines(_setup(options, given), task))
 
 
-def _report(options: Options, setup: Setup, request: Request, translations: Sequence[Translation]) -> None:
-    """Write the page of the segments to read first, and the table of terms, where they are wanted."""
-    if options.review is not None:
+def _review(path: str | None, request: Request, translations: Sequence[Translation]) -> None:
+    """Write the page of the segments to read first, if one is wanted."""
+    if path is not None:
         documents = enumerate(zip(request.documents, translations, strict=True))
-        with atomic_writer(options.review) as file:
+        with atomic_writer(path) as file:
             file.write(review_page([(request.name(n), *pair) for n, pair in documents]))
-        print(f"review: written to {options.review}", file=sys.stderr)
-    if options.term_report is not None:
-        rows = term_report(setup.translator, request, setup.written(request, translations))
-        payload = {
-            **provenance_of(setup.translator),
-            "kind": "terms",
-            "documents": len(request.documents),
-            "terms": rows,
-        }
-        write_result(Path(options.term_report), payload)
-        print(f"{summary(rows)}\nterms: written to {options.term_report}", file=sys.stderr)
+        print(f"review: written to {path}", file=sys.stderr)
 
 
 def _are_documents(name: str, options: Options, of_lines: bool) -> bool:
@@ -188,9 +172,6 @@ def _setup(options: Options, given: Sequence[str]) -> Setup:
     memory = None if known is None else TranslationMemory.read(known, (source or None, target or None))
     terms = {} if options.terms is None else read_terms(options.terms, (source or None, target or None))
     check_file("review", options.review)
-    check_file("term_report", options.term_report)
-    if options.term_report is not None and not decoding.match_segments:
-        raise ValueError("term_report: terms are looked for by source segments: set decoding.match_segments=true")
     asked = options.review is not None or options.min_confidence is not None
     confidence = Confidence.of(translator) if asked else None
     judging = confidence, options.min_confidence, options.unsure

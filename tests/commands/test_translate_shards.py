@@ -39,9 +39,6 @@ def test_documents(translate, tmp_path):
     code, _, err = translate(*given, "shard=merge/4", f"review={tmp_path / 'review.html'}")
     assert code != 0
     assert "shard=merge/4: translates nothing to review" in err
-    code, _, err = translate(*given, "shard=merge/4", f"term_report={tmp_path / 'report.json'}")
-    assert code != 0
-    assert "give term_report= with each part" in err
     code, _, err = translate(*given, "shard=merge/4")
     assert code == 0
     assert f"{len(MANY)} documents of 4 parts" in err

@@ -43,35 +43,9 @@ def test_text_has_its_alignments_in_a_file(run, translate, tmp_path):
     assert [len(line.split()) for line in lines] == [len(text.split()) for text in translations]
 
 
-def test_a_report_tells_the_forms_of_terms_in_lines_and_in_files(run, translate, tmp_path):
-    """A folder of two files: what is asked for is told of both, with their names."""
-    table, report = tmp_path / "terms.csv", tmp_path / "report.json"
-    table.write_text("de,en\nKater,cat\n", encoding="utf-8")
-    (tmp_path / "en").mkdir()
-    for name in ("a.md", "b.md"):
-        (tmp_path / "en" / name).write_text("A cat sees.\n\nA cat runs.\n", encoding="utf-8")
-    source = write_corpus(tmp_path, documents=DOCUMENTS) / "test.jsonl"
-    settings = ["source_language=en", "target_language=de", f"terms={table}", f"term_report={report}"]
-    for given, written, places in (
-        (source, tmp_path / "out.jsonl", [("north/one", 1), ("north/three", 3)]),
-        (tmp_path / "en", tmp_path / "de", [("a.md", 1), ("a.md", 2), ("b.md", 1), ("b.md", 2)]),
-    ):
-        code, _, err = translate(f"checkpoint={run}", f"input={given}", f"output={written}", *settings)
-        assert code == 0
-        assert f"terms: 1, 1 in one form, 0 in several, 0 to check\nterms: written to {report}" in err
-        found = json.loads(report.read_text(encoding="utf-8"))
-        assert (found["kind"], found["documents"]) == ("terms", len(DOCUMENTS) if given == source else 2)
-        [row] = found["terms"]
-        assert (row["source"], row["required"], row["count"]) == ("cat", "Kater", len(places))
-        [form] = row["forms"]
-        assert (form["target"], form["count"]) == ("Kater", len(places))
-        assert [(name.removeprefix(f"{given}/"), n) for name, some in form["where"].items() for n in some] == places
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["term_report=x.json", "decoding.match_segments=false"], "set decoding.match_segments=true"),
         (["target_language=german"], "target_language is 'german': it must be a code of ISO 639"),
         (["terms=nowhere.tsv"], "nowhere.tsv"),
         (["align=true", "output=-"], "set align=FILE or output_format=jsonl"),

@@ -1,5 +1,9 @@
 """The terms and names that documents repeat, with every form in which they were written, where and how often.
 
+    python -m scripts.term_report RUN DOCUMENTS.jsonl REPORT.json [--terms FILE] [--languages en es]
+
+translates the documents, writes the table (docs/translation.md), and prints its summary.
+
 A term is a word or up to `WORDS` neighbours, at least `LEAST` times there and far oftener than their ranks in the
 vocabulary lead to expect [Ahmad et al. 1999, TREC-8, "weirdness"]. What was written for it is learned from word
 alignments: the linked words that seldom stand where the term does not. Forms learned twice are then looked for in all
@@ -8,17 +12,24 @@ segments that have the term.
 
 from __future__ import annotations
 
+import argparse
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import takewhile
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import regex
 
 from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.evaluation.translation_run import provenance_of
+from scaleformer.formats.json_lines import read_jsonl
+from scaleformer.formats.terms import read_terms
+from scaleformer.system.errors import one_line_errors
+from scaleformer.system.provenance import write_result
 from scaleformer.text.spans import find_spans
 from scaleformer.text.stems import bare, stem
 from scaleformer.text.terms import Term, find_terms
@@ -279,3 +290,30 @@ def summary(rows: Sequence[Mapping[str, Any]], most: int = 10) -> str:
         forms = ", ".join(f"{form['target'] or '(not found)'} {form['count']:,}" for form in row["forms"])
         lines.append(f"  {row['source']}: {forms}")
     return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run")
+    parser.add_argument("documents")
+    parser.add_argument("report")
+    parser.add_argument("--terms", help="a file of terms that are asked for")
+    parser.add_argument("--languages", nargs=2, metavar=("SOURCE", "TARGET"), help="where the training names none")
+    given = parser.parse_args(arguments)
+    translator = Translator.load(given.run)
+    source, target = given.languages or translator.languages()
+    terms = {} if given.terms is None else read_terms(given.terms, (source or None, target or None))
+    documents = list(read_jsonl(given.documents, require_target=False))
+    names = [document.id for document in documents]
+    request = translator.request(
+        [document.source for document in documents], names=names, terms=terms, languages=(source, target)
+    )
+    rows = term_report(translator, request, translator.translate_documents(request))
+    facts = {"kind": "terms", "documents": len(documents), "terms": rows}
+    write_result(Path(given.report), {**provenance_of(translator), **facts})
+    print(f"{summary(rows)}\nwritten to {given.report}")
+
+
+if __name__ == "__main__":
+    with one_line_errors():
+        main()

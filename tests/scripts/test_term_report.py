@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scaleformer.evaluation.context.term_report import summary, term_report
 from scaleformer.translation.request import Request
 from scaleformer.translation.translations import DocumentHypothesis, Translation
 from scaleformer.translation.word_alignments import Links
+from scripts.term_report import main, summary, term_report
 from tests.copier import GREEDY, make_copier
+from tests.runs import DOCUMENTS, make_run, write_corpus
 
 KERNEL = ["el núcleo x"] * 8 + ["los Núcleos x", "la almendra x", "la almendra x", "nada"]
 OTHERS = [("see nothing", "el vacío")] * 6 + [("see nothing", "la nada x")] * 6
@@ -26,7 +29,7 @@ def report(
 ) -> dict[str, tuple[str | None, int, dict[str | None, list[int]]]]:
     """For each term of a document what was asked for, its count, and each form with its segments, as often as there."""
     translation = Translation((DocumentHypothesis(tuple(t for _, t in pairs), 0.0, 0.0, True, shared),), len(pairs), 0)
-    monkeypatch.setattr("scaleformer.evaluation.context.term_report.align_words", lambda *_: [list(links)])
+    monkeypatch.setattr("scripts.term_report.align_words", lambda *_: [list(links)])
     request = Request([[s for s, _ in pairs]], GREEDY, ["a"], languages=("en", "es"), **settings)
     rows = term_report(make_copier(), request, [translation])
     assert [row["count"] for row in rows] == sorted((row["count"] for row in rows), reverse=True)
@@ -111,3 +114,17 @@ def test_the_summary_counts_terms_by_their_forms_and_names_those_of_several() ->
         == "terms: 5, 1 in one form, 2 in several, 2 to check\n  e: x 4, y 3, (not found) 1\n  b: x 5, y 2"
     )
     assert summary([]) == "terms: 0, 0 in one form, 0 in several, 0 to check"
+
+
+def test_what_is_asked_for_is_told_with_its_documents(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The search of terms writes what was asked for wherever the source has it."""
+    table, report = tmp_path / "terms.csv", tmp_path / "report.json"
+    table.write_text("de,en\nKater,cat\n", encoding="utf-8")
+    source = write_corpus(tmp_path, documents=DOCUMENTS) / "test.jsonl"
+    run = make_run(tmp_path / "run")
+    main([str(run), str(source), str(report), "--terms", str(table), "--languages", "en", "de"])
+    assert "terms: 1, 1 in one form, 0 in several, 0 to check" in capsys.readouterr().out
+    found = json.loads(report.read_text(encoding="utf-8"))
+    assert (found["kind"], found["documents"]) == ("terms", len(DOCUMENTS))
+    forms = [{"target": "Kater", "count": 2, "where": {"north/one": [1], "north/three": [3]}}]
+    assert found["terms"] == [{"source": "cat", "required": "Kater", "count": 2, "forms": forms}]
