@@ -177,10 +177,6 @@ class Rows(PerRow):
         self.segment_tokens = (self.segment_tokens + 1) * (steps == 0)
         return steps
 
-    def begin_after(self, lengths: Tensor) -> None:
-        """Let limits be what is left after so many tokens of each document (A,)."""
-        self._written, self.limits = 0, self.limits - lengths.to(self.limits)
-
     def reorder(self, rows: Tensor, documents: Tensor | None) -> None:
         super().reorder(rows, documents)
         if documents is not None:
@@ -220,7 +216,7 @@ def replay(rows: Rows, rules: Sequence[Rule], begun: Sequence[Sequence[int]]) ->
             steps = rows.advance(tokens[:, place])
             for rule in rules:
                 rule.advance(rows, steps)
-    rows.begin_after(lengths)
+    rows._written, rows.limits = 0, rows.limits - lengths.to(rows.limits)  # what is left of each
     order = torch.cat(places).argsort().to(rows.token.device)
     for (part, name), found in zip(names, zip(*values, strict=True), strict=True):
         setattr(part, name, torch.cat(found)[order])

@@ -115,6 +115,7 @@ def _corrections(language: str) -> tuple[regex.Pattern[str], regex.Pattern[str]]
 def _legible(prose: str, language: str) -> str:
     """The text for sentencex, of the same length."""
     stops, endings = _corrections(language)
+    prose = regex.sub(r"[^\S\p{ASCII}]", " ", prose)  # after some signs it takes a space for one byte, and panics
     prose = _CLOSING.sub("”", _OPENING.sub("“", _APOSTROPHE.sub("\u2019", prose)))
     prose = endings.sub(lambda found: found[0][: len(found[0]) > 1] + "q" * max(1, len(found[0]) - 1), prose)
     prose = stops.sub(",", prose)

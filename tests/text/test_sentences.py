@@ -61,6 +61,13 @@ def test_ends_rise_to_the_end_of_the_text(text: str, language: str) -> None:
     assert 0 not in ends
 
 
+@pytest.mark.parametrize("space", ["\u00a0", "\u202f", "\u2028", "\u3000"])
+def test_spaces_of_several_bytes_are_read_as_spaces(space: str) -> None:
+    """sentencex panics where one of them stands after certain signs."""
+    assert parts(f"J{space}.[/“(»*?J<“é>,{space}a", "ta")
+    assert parts(f"The first one.{space}The second one.", "en") == ["The first one.", "The second one."]
+
+
 def test_a_long_text_is_read_in_windows() -> None:
     sentence = "Je vois M. Dupont et J.-C. Martin à la gare. "
     assert parts(sentence * 200, "fr") == [sentence.strip()] * 200
