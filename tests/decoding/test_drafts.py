@@ -37,7 +37,7 @@ def model_of(seed: int, near: int = 3, kept: int = 64, document_layers: int | No
 def document(rng: random.Random, segments: int) -> list[int]:
     tokens: list[int] = []
     for _ in range(segments):
-        words = [rng.randrange(WORD, WORDS) for _ in range(rng.choice([*range(7), 24]))]
+        words = [rng.randrange(WORD, WORDS) for _ in range(rng.randrange(7))]
         if rng.random() < 0.3:
             words.append(PLACEHOLDER + rng.randrange(2))
         tokens += [*words, SEP]
