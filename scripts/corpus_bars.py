@@ -239,7 +239,7 @@ def main() -> None:
     parser.add_argument("what", choices=("leaks", "noise", "write", "speed"))
     parser.add_argument("corpus")
     parser.add_argument("--foreign", default="")
-    parser.add_argument("--output")
+    parser.add_argument("--output", default="runs/noisy", help="a new folder")
     parser.add_argument("--clean", action="store_true")
     parser.add_argument("--segments", type=int, default=1_000_000)
     parser.add_argument("--processes", type=int, default=2)

@@ -55,6 +55,7 @@ def add(saved: Path, name: str, result: Path) -> None:
     rows = json.loads(saved.read_text(encoding="utf-8")) if saved.exists() else {}
     found = json.loads(result.read_text(encoding="utf-8"))
     rows[name] = {key: found[key] for key in KEPT if key in found}
+    (rows[name].get("leaks") or {}).pop("training", None)  # where the split lay
     saved.parent.mkdir(exist_ok=True)
     saved.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -153,7 +154,7 @@ def main(arguments: Sequence[str], pages: Path = PAGES) -> int:
         elif new != old:
             page.write_text(new, encoding="utf-8")
     if arguments != ["--check"] and pages == PAGES:
-        plot_positions(dict(drawn(pages / "saved")), pages.parent / "documents.png")
+        plot_positions(dict(drawn(pages / "saved")), pages.parent / "documents.png", beside=())
     return stale
 
 

@@ -57,7 +57,7 @@ OUR_ROWS |= {
 ROWS = (*BY_DEFAULT, *(row for level in OUR_ROWS if (row := f"{OURS}-{level}") not in BY_DEFAULT))
 #: What our experiments train with, whatever `experiment=` says, and the others where they have no recipe of their own.
 RECIPE = {"learning_rate": 2e-3, "warmup_steps": 400, "label_smoothing": 0.1, "batch_tokens": 8192, "dropout": 0.1}
-SHORT = 64  # tokens of a piece: some four segments of a manual, that cost what single ones do
+SHORT = 64  # tokens of a piece, one or two segments of a manual: it costs what a sentence does
 VALIDATION = 64  # examples, as many as our own training translates at a validation
 NAMES = {OURS: "Scaleformer", HUGGING_FACE: "Hugging Face (Marian)", JOEYNMT: "JoeyNMT", EOLE: "eole"}
 

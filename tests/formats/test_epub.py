@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import io
 import zipfile
-from contextlib import suppress
-from random import Random
 
 import pytest
 
 from scaleformer.formats.epub import EpubFile
-from scaleformer.system.errors import DataError
 from tests import books
 from tests.books import book
 from tests.formats.fake import shown, translate, unchanged
+from tests.formats.faults import check_damage, check_fault
 
 
 def contents(data: bytes) -> dict[str, bytes]:
@@ -137,14 +135,8 @@ def test_title_and_language_of_the_book() -> None:
     ],
 )
 def test_faults(data: bytes, message: str) -> None:
-    with pytest.raises(DataError, match=message) as caught:
-        EpubFile(data, "a.epub")
-    assert len(str(caught.value).splitlines()) == 1
+    check_fault(lambda: EpubFile(data, "a.epub"), message, "a.epub: ")
 
 
 def test_no_damage_is_another_error() -> None:
-    data, random = book(), Random(3)
-    for _ in range(60):
-        place = random.randrange(len(data))
-        with suppress(DataError):
-            translate(EpubFile(data[:place] + bytes([data[place] ^ 255]) + data[place + 1 :], "a.epub"))
+    check_damage(EpubFile, book(), "a.epub", times=60)

@@ -16,6 +16,7 @@ from scaleformer.formats.segments import Segment
 from tests.formats.fake import translate, unchanged
 
 SOFFICE = shutil.which("soffice")
+# LibreOffice is hundreds of megabytes, so CI does not install it; the tests of each format need none.
 pytestmark = pytest.mark.skipif(SOFFICE is None, reason="no soffice on PATH: apt-get install libreoffice-impress")
 
 URN = "urn:oasis:names:tc:opendocument:xmlns:"
