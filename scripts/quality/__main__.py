@@ -60,6 +60,9 @@ def parse(given: Sequence[str] | None) -> tuple[list[Plan], list[str]]:
     parser.add_argument("--segments", type=int, help="of a test document, the first ones; by default all")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of each program")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="of weights and order; all rows for each")
+    parser.add_argument(
+        "--like", metavar="FOLDER", help="of rows of another seed: as many updates as there, whatever the clock says"
+    )
     parser.add_argument("--environments", help="folder of the other programs; by default OUTPUT/environments")
     values = vars(parser.parse_args(given))
     rows = list(values.pop("rows"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -78,6 +79,7 @@ class Plan:
     threads: Positive
     seed: int
     environments: str
+    like: str | None = None
 
     @property
     def job(self) -> dict[str, Any]:
@@ -103,7 +105,7 @@ class Bench:
 
     def _agree(self) -> None:
         kept = self.output / "settings.json"
-        shared = {k: v for k, v in asdict(self.plan).items() if k not in ("output", "environments")}
+        shared = {k: v for k, v in asdict(self.plan).items() if k not in ("output", "environments", "like")}
         settings = {**shared, "corpus": self.splits.fingerprint()}
         if kept.exists():
             old = json.loads(kept.read_text(encoding="utf-8"))
@@ -157,10 +159,12 @@ class Bench:
         if not done.exists():
             shutil.rmtree(work, ignore_errors=True)
             work.mkdir(parents=True)
-            overrides = training_overrides(self.plan, trained, run, self.cache, layers)
+            like = updates_of(Path(self.plan.like) / "rows" / work.name) if self.plan.like else None
+            overrides = training_overrides(self.plan, trained, run, self.cache, layers, like)
             call_ours("train", overrides, work / "train.log", self.plan)
             status = json.loads((run / "status.json").read_text(encoding="utf-8"))
-            done.write_text(json.dumps({"updates": status["step"], "train_seconds": 60 * self.plan.minutes}))
+            seconds = {} if like else {"train_seconds": 60 * self.plan.minutes}
+            done.write_text(json.dumps({"updates": status["step"], **seconds}))
         facts = json.loads(done.read_text(encoding="utf-8"))
         checkpoint = run / "checkpoints" / "last.ckpt"
         model = Translator.load(checkpoint).model
@@ -188,9 +192,24 @@ def write_vocabulary(folder: Path, tokenizer: Tokenizer) -> None:
         json.dump(numbers, file, ensure_ascii=False)
 
 
-def training_overrides(plan: Plan, level: str, run: Path, cache: Path, layers: str = "") -> list[str]:
+def updates_of(work: Path) -> tuple[int, int | None]:
+    """How many updates a training made, and after how many its second stage began. Raises ValueError without one."""
+    try:
+        updates = json.loads((work / "train.json").read_text(encoding="utf-8"))["updates"]
+    except OSError as error:
+        raise ValueError(f"--like: no such training: {error.filename}") from None
+    stage = re.search(r"stage 2 of 2 begins after step ([\d,]+)", (work / "train.log").read_text(encoding="utf-8"))
+    return updates, int(stage[1].replace(",", "")) if stage else None
+
+
+def training_overrides(
+    plan: Plan, level: str, run: Path, cache: Path, layers: str = "", like: tuple[int, int | None] | None = None
+) -> list[str]:
     """Our own training of a level of `OUR_ROWS`, stopped by the clock; a schedule that needs not know when that is.
-    layers: of encoder and decoder, "6+2"."""
+
+    layers  of encoder and decoder, "6+2"
+    like    the updates after which it stops, and after which its second stage begins, in place of the clock
+    """
     sizes = plan.sizes
     model: dict[str, Any] = {
         "width": sizes.width,
@@ -201,6 +220,8 @@ def training_overrides(plan: Plan, level: str, run: Path, cache: Path, layers: s
     encoder, decoder = layers.split("+") if layers else (sizes.layers, sizes.layers)
     model |= {"encoder_layers": encoder, "decoder_layers": decoder}
     how, _, until = level.partition("-")
+    updates, second = like or (-1, None)
+    until = until if second is None else str(second)
     first = {"staged": "level: segment", "growing": f"max_tokens: {SHORT}"}.get(how)
     stages = f"[{{{first}, until: {until}}}, {{level: document}}]" if first else "null"
     seconds = round(60 * plan.minutes)
@@ -220,8 +241,8 @@ def training_overrides(plan: Plan, level: str, run: Path, cache: Path, layers: s
         f"optimizer.learning_rate={RECIPE['learning_rate']}",
         "schedule=inverse_sqrt",
         f"schedule.warmup_steps={RECIPE['warmup_steps']}",
-        "trainer.max_steps=-1",
-        f"trainer.max_time={limit}",
+        f"trainer.max_steps={updates}",
+        f"trainer.max_time={'null' if like else limit}",
         "trainer.accelerator=cpu",
         "test.enabled=false",
         f"seed={plan.seed}",

@@ -21,7 +21,7 @@ from scaleformer.vocabulary import EOS, SEP
 from scripts.quality import rows
 from scripts.quality.__main__ import main, parse
 from scripts.quality.programs import DRIVERS, Failed, call, phase, run_program
-from scripts.quality.rows import OUR_ROWS, ROWS, table, training_overrides
+from scripts.quality.rows import OUR_ROWS, ROWS, table, training_overrides, updates_of
 
 
 @pytest.mark.parametrize("row", OUR_ROWS)
@@ -42,6 +42,29 @@ def test_our_training_ends_by_the_clock(tmp_path: Path, row: str) -> None:
         assert config.data.stages == [{**first, "until": share}, {"level": "document"}]
     elif row in ("sentences", "documents", "whole"):
         assert config.data.stages is None
+
+
+def test_as_many_updates_as_another_training(tmp_path: Path) -> None:
+    (plan,), _ = parse(["C", "--seeds", "2", "--like", str(tmp_path)])
+    with pytest.raises(ValueError, match=r"^--like: no such training: .*train\.json$"):
+        updates_of(tmp_path)
+    (tmp_path / "train.json").write_text('{"updates": 3766, "train_seconds": 3600.0}')
+    for log, second, stages in (
+        (
+            "run\nstage 2 of 2 begins after step 3,118\n",
+            3118,
+            [{"max_tokens": 64, "until": 3118}, {"level": "document"}],
+        ),
+        ("run\n", None, None),
+    ):
+        (tmp_path / "train.log").write_text(log)
+        like = updates_of(tmp_path)
+        assert like == (3766, second)
+        level = "growing-0.8" if second else "sentences"
+        overrides = training_overrides(plan, level, tmp_path / "run", tmp_path / "cache", "", like)
+        with initialize_config_dir(str(CONF.resolve()), version_base=None):
+            config: Any = compose("config", overrides)
+        assert (config.trainer.max_time, config.trainer.max_steps, config.data.stages) == (None, 3766, stages)
 
 
 def test_rows_of_several_seeds() -> None:
