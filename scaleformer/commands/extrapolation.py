@@ -93,11 +93,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     payload = {
         **provenance(first.device, options.seed, path, sha256, signatures, parent),
         "format": FORMAT,
-        "corpus": {
-            **corpus.to_dict(),
-            "documents": len(text.ids),
-            "segments": len(text),
-        },
+        "corpus": {**corpus.to_dict(), "documents": len(text.ids), "segments": len(text)},
         "settings": {
             "modes": list(protocol.modes),
             "metrics": asdict(protocol.metrics),

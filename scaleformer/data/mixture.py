@@ -55,12 +55,7 @@ class Passes:
     """
 
     def __init__(
-        self,
-        name: str,
-        share: float,
-        windows: EncodedCorpus | EncodedWindows,
-        recipe: Recipe,
-        num_workers: int = 0,
+        self, name: str, share: float, windows: EncodedCorpus | EncodedWindows, recipe: Recipe, num_workers: int = 0
     ) -> None:
         self.name = name
         self.share = share

@@ -18,9 +18,7 @@ from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
 
 
 def data_module(
-    config: DataConfig,
-    tokenizer: TokenizerConfig | None = None,
-    tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
+    config: DataConfig, tokenizer: TokenizerConfig | None = None, tokenizers: tuple[Tokenizer, Tokenizer] | None = None
 ) -> DocumentDataModule:
     """The data module of one corpus, or of the several of `data.corpora`."""
     made = SeveralCorpora if config.parts else DocumentDataModule

@@ -59,11 +59,7 @@ def _units(path: Path) -> Iterator[tuple[str, str | None, list[_Text]]]:
 
 
 def _pair(
-    found: list[_Text],
-    languages: tuple[str | None, str | None],
-    default: str | None,
-    where: str,
-    dropped: Counter[str],
+    found: list[_Text], languages: tuple[str | None, str | None], default: str | None, where: str, dropped: Counter[str]
 ) -> tuple[str, str]:
     texts: dict[str, str] = {}
     for language, text in found:

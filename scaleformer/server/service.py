@@ -99,11 +99,7 @@ class Service:
         return await to_thread.run_sync(choose, self.models, options.source_language, options.target_language, text)
 
     async def _open(
-        self,
-        options: Options,
-        read: Reader,
-        targets: Sequence[Target] | None,
-        chosen: Chosen | None,
+        self, options: Options, read: Reader, targets: Sequence[Target] | None, chosen: Chosen | None
     ) -> Opened:
         deadline = time.monotonic() + self.limits.seconds
         try:

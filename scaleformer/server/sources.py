@@ -115,13 +115,7 @@ async def open_documents(
 
 
 async def open_upload(
-    content: bytes,
-    name: str,
-    options: Options,
-    largest: int,
-    settings: Settings,
-    splitting: Splitting,
-    read: ReadAll,
+    content: bytes, name: str, options: Options, largest: int, settings: Settings, splitting: Splitting, read: ReadAll
 ) -> list[Source]:
     """The documents of a file. Raises DataError in one line if the file cannot be read or is too large when unpacked;
     ValueError for wrong settings."""

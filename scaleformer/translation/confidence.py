@@ -119,10 +119,7 @@ def place_of(translator: Translator) -> Path:
 
 
 def signs_of(
-    translator: Translator,
-    sources: Sequence[Sequence[str]],
-    targets: Sequence[Sequence[str]],
-    tag: str | None = None,
+    translator: Translator, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]], tag: str | None = None
 ) -> list[Array]:
     """The signs of each segment, (segments, signs) for each document; sources and targets match segment by segment."""
     whole = score_documents(translator, sources, targets, tag=tag)

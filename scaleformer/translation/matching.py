@@ -32,10 +32,7 @@ def by_source(written: Sequence[tuple[str, int]]) -> tuple[list[str], list[int]]
 
 
 def cut_segments(
-    source: Sequence[int],
-    written: Sequence[int],
-    forced: Mapping[int, Sequence[int]],
-    config: DecodingConfig,
+    source: Sequence[int], written: Sequence[int], forced: Mapping[int, Sequence[int]], config: DecodingConfig
 ) -> tuple[int, ...]:
     """The source segments that a translation lacks or has in part, after a length limit ended it: those whose
     translation has as many tokens as the limit allows, and those without any.

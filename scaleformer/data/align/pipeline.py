@@ -136,12 +136,7 @@ def confidence(score: Any, characters: Any, scale: float) -> Any:
 
 
 def _judged(
-    config: PrepareConfig,
-    name: str,
-    source: Sequence[str],
-    target: Sequence[str],
-    beads: Sequence[Bead],
-    scale: float,
+    config: PrepareConfig, name: str, source: Sequence[str], target: Sequence[str], beads: Sequence[Bead], scale: float
 ) -> Iterator[tuple[Match, tuple[Sequence[str], Sequence[str]]]]:
     """The beads and whether they are kept; beads with too little confidence are split into their two sides."""
     for bead in beads:

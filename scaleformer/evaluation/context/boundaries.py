@@ -122,10 +122,7 @@ def joined_losses(
 
 
 def boundary_losses(
-    translator: Translator,
-    documents: Sequence[TestDocument],
-    *,
-    progress: Progress | None = None,
+    translator: Translator, documents: Sequence[TestDocument], *, progress: Progress | None = None
 ) -> list[BoundaryLoss]:
     """The loss of the same tokens with every `<sep>`, and with the one at `boundary_place` missing on either side.
 

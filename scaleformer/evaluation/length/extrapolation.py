@@ -129,11 +129,7 @@ class Measurement:
 
 
 def measure_all(
-    systems: Sequence[System],
-    sets: Sequence[LengthSet],
-    options: Protocol,
-    cache: Cache,
-    bar: Bar,
+    systems: Sequence[System], sets: Sequence[LengthSet], options: Protocol, cache: Cache, bar: Bar
 ) -> list[Measurement]:
     """All systems in all modes at all lengths; each measurement is cached as soon as it is complete.
 
@@ -179,14 +175,7 @@ def _measure(
     def translations() -> dict[str, Any]:
         sources = [e.source for e in encoded]
         with bar(f"{title}: translation") as progress, measured(translator.device) as cost:
-            found = translate_views(
-                translator.model,
-                sources,
-                seen,
-                options.decoding,
-                translator.device,
-                progress,
-            )
+            found = translate_views(translator.model, sources, seen, options.decoding, translator.device, progress)
         return {
             "hypotheses": [_segments(t, translator, mode) for t in found],
             "finished": [t.finished for t in found],

@@ -111,13 +111,7 @@ class RecallPlan:
 
 
 def plan_recall(
-    layout: SegmentLayout,
-    near: int,
-    causal: bool,
-    horizon: int | None,
-    count: int,
-    heads: int,
-    dtype: torch.dtype,
+    layout: SegmentLayout, near: int, causal: bool, horizon: int | None, count: int, heads: int, dtype: torch.dtype
 ) -> RecallPlan:
     """The plan for `count` keys kept on each side; other arguments as in `plan_tiles`. Computed once for a layout."""
 

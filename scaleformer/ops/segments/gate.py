@@ -16,12 +16,7 @@ HIDDEN = -1e30  # the logit of a hidden key: finite, so that a row of hidden key
 
 
 def pair_gates(
-    gate: Tensor,
-    query_segments: Tensor,
-    key_segments: Tensor,
-    causal: bool,
-    key_mask: Tensor | None,
-    far_tokens: float,
+    gate: Tensor, query_segments: Tensor, key_segments: Tensor, causal: bool, key_mask: Tensor | None, far_tokens: float
 ) -> tuple[Tensor, Tensor]:
     """`gate` (H, 2G+1), gates or their logarithms, for all pairs (B, H, L_Q, L_K), and the scale of far keys
     (B, 1, L_Q, L_K), 1 for near keys."""

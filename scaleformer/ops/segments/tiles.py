@@ -81,13 +81,7 @@ class TilePlan:
 
 
 def plan_tiles(
-    numbers: Numbers,
-    real: Tensor | None,
-    near: int,
-    causal: bool,
-    horizon: int | None,
-    heads: int,
-    dtype: torch.dtype,
+    numbers: Numbers, real: Tensor | None, near: int, causal: bool, horizon: int | None, heads: int, dtype: torch.dtype
 ) -> TilePlan:
     """The plan; `real` (B, L_K) bool is False at pads, or None without pads; `horizon` R is None without relative
     positions.
