@@ -1,9 +1,11 @@
 """Time greedy translation of documents with drafts, without them, and sentence by sentence; and after an edit.
 
     python -m scripts.bench_drafts CHECKPOINT CORPUS.jsonl [--documents 10] [--segments 200] [--threads 1]
+    python -m scripts.bench_drafts CHECKPOINT CORPUS.jsonl --beside 1 2 4 8 [--first 20]
 
-The documents with the most segments of the corpus come first, each alone; then all documents beside each other. Texts
-with drafts are compared with those without. Prints a table in Markdown.
+The documents with the most segments of the corpus come first, each alone; then all documents beside each other; with
+--beside the documents in groups of so many, like lengths together, always with drafts. Texts with drafts are compared
+with those without. Prints a table in Markdown.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -54,6 +56,21 @@ def rows(translator: Translator, documents: Documents, least: int, draft: str) -
     return found
 
 
+def groups(translator: Translator, documents: Documents, size: int) -> tuple[str, ...]:
+    """The row of documents in groups of a size."""
+    whole, drafted, sums = 0.0, 0.0, Counts()
+    plain: list[list[str]] = []
+    texts: list[list[str]] = []
+    for start in range(0, len(documents), size):
+        some = documents[start : start + size]
+        seconds, found, _ = timed(translator, some, draft="none", batch_tokens=1 << 20)
+        whole, plain = whole + seconds, plain + found
+        seconds, found, counts = timed(translator, some, draft="segments", batch_tokens=1 << 20)
+        drafted, texts = drafted + seconds, texts + found
+        sums = Counts(sums.tokens + counts.tokens, sums.kept + counts.kept)
+    return row(f"{size} beside each other", documents, None, whole, drafted, plain, texts, sums)
+
+
 def row(
     name: str,
     documents: Documents,
@@ -85,11 +102,13 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=0, help="only the first so many; 0 = all")
     parser.add_argument("--segments", type=int, default=200, help="fewest of a document that is timed alone")
     parser.add_argument("--draft", choices=("auto", "segments"), default="auto", help="of all beside each other")
+    parser.add_argument("--beside", type=int, nargs="+", help="sizes of groups")
+    parser.add_argument("--first", type=int, help="only the first so many segments of each document")
     parser.add_argument("--threads", type=int, default=1)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     translator = Translator.load(given.checkpoint, "cpu")
-    documents = [document.source for document in read_jsonl(given.corpus)]
+    documents = [document.source[: given.first] for document in read_jsonl(given.corpus)][: given.documents or None]
     names = [
         "",
         "segments",
@@ -103,8 +122,12 @@ def main() -> None:
     ]
     print("| " + " | ".join(names) + " |")
     print("|---|" + "--:|" * (len(names) - 1))
-    for one in rows(translator, documents[: given.documents or None], given.segments, given.draft):
-        print("| " + " | ".join(one) + " |")
+    if given.beside:
+        documents.sort(key=lambda segments: len(translator.source_tokenizer.encode_segments(segments)))
+        timed(translator, documents[:1], draft="segments")  # what the first call sets up
+    made: Iterable[tuple[str, ...]] = (groups(translator, documents, size) for size in given.beside or ())
+    for one in made if given.beside else rows(translator, documents, given.segments, given.draft):
+        print("| " + " | ".join(one) + " |", flush=True)
 
 
 if __name__ == "__main__":

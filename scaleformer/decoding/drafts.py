@@ -185,15 +185,14 @@ def decode_drafts(
     return [found[place] for place in range(len(documents))]
 
 
-def _check_rules(texts: Sequence[tuple[DraftedDocument, int]], config: DecodingConfig, device: torch.device) -> None:
+def _check_rules(drafted: Sequence[tuple[DraftedDocument, int]], config: DecodingConfig, device: torch.device) -> None:
     """Mark those of these texts of segments that have a token that the rules forbid."""
-    rows = [(document, n) for document, n in texts if not document.given(n)]
+    rows = [(document, n) for document, n in drafted if not document.given(n)]
     rows.sort(key=lambda row: len(row[0].spare[row[1]]))
     for start in range(0, len(rows), MOST_ROWS):
         some = rows[start : start + MOST_ROWS]
-        rests = [document.rest(n) for document, n in some]
-        source = SourceSegments(*pad([tokens for tokens, _ in rests], device), [given for _, given in rests])
-        found = break_rules(source, [document.spare[n] for document, n in some], config)
+        texts = [document.spare[n] for document, n in some]
+        found = break_rules([document.rest(n) for document, n in some], texts, config, device)
         for (document, n), broken in zip(some, found, strict=True):
             document.wrong[n] = broken
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from scaleformer.decoding.state import Rows, Rule, SourceSegments
+from scaleformer.decoding.state import Rows, Rule, SourceSegments, some
 from scaleformer.vocabulary import EOS, PAD, SEP
 
 #: So many tokens of a target segment may complete n-grams that stand there too often. Of 15,641 segments of manuals, 19
@@ -71,19 +71,21 @@ class NoLoops(SegmentText):
 
     def allow(self, rows: Rows, logits: Tensor) -> None:
         # A model that gives neither <sep> nor </s> a probability continues a prefix of its own.
-        bound = (self._spent >= SLACK) & (logits[:, [SEP, EOS]] > -math.inf).any(1)
-        if logits.device.type == "cpu" and not bool(bound.any()):
+        bound = (self._spent >= SLACK) & ((logits[:, SEP] > -math.inf) | (logits[:, EOS] > -math.inf))
+        chosen = some(bound)
+        before, following = logits[chosen], self._text[chosen]
+        if len(before) == 0:
             return
         # each token of the segment as the next one, if it would complete an n-gram that stands there already
-        following = self._text
-        repeated = (F.pad(self._matched, (1, -1)) + 1 >= self._n) & (self._places < rows.segment_tokens[:, None])
-        repeated &= bound[:, None] & (following != EOS)  # finished rows repeat </s>
-        times, allowed = torch.zeros(2, *logits.shape, dtype=torch.long, device=logits.device)
-        times.scatter_add_(1, following, repeated.long())
-        allowed.scatter_add_(1, self._source(rows), (F.pad(self._heard, (1, -1)) + 1 >= self._n).long())
-        allowed = allowed.gather(1, following).maximum(rows.current(self._twice)[:, None])
-        found = repeated & (times.gather(1, following) >= allowed)
-        logits.scatter_(1, torch.where(found, following, PAD), -math.inf)  # PAD is forbidden anyway
+        written, heard = (F.pad(x[chosen], (1, -1)) + 1 >= self._n for x in (self._matched, self._heard))
+        written &= bound[chosen, None] & (self._places < rows.segment_tokens[chosen, None])
+        written &= following != EOS  # finished rows repeat </s>
+        times, allowed = torch.zeros(2, *before.shape, dtype=torch.long, device=logits.device)
+        times.scatter_add_(1, following, written.long())
+        allowed.scatter_add_(1, self._source(rows)[chosen], heard.long())
+        allowed = allowed.gather(1, following).maximum(rows.current(self._twice)[chosen, None])
+        found = written & (times.gather(1, following) >= allowed)
+        logits[chosen] = before.scatter(1, torch.where(found, following, PAD), -math.inf)  # PAD is forbidden anyway
 
     def advance(self, rows: Rows, consumed: Tensor) -> None:
         within = consumed == 0
@@ -107,9 +109,9 @@ def repetitions(texts: Tensor, lengths: Tensor, n: int) -> Tensor:
     texts, places = texts[order], torch.arange(texts.shape[1], device=texts.device)
     matched = torch.zeros_like(texts)
     rows = (lengths[:, None] > places).sum(0).tolist()
-    for place, some in enumerate(rows):
-        matched = _extend(matched[:some], texts[:some], texts[:some, place], place)
-        most[order[:some]] = most[order[:some]].maximum((matched >= n).sum(1) + 1)
+    for place, count in enumerate(rows):
+        matched = _extend(matched[:count], texts[:count], texts[:count, place], place)
+        most[order[:count]] = most[order[:count]].maximum((matched >= n).sum(1) + 1)
     return most
 
 

@@ -7,8 +7,7 @@ these are forbidden, so that the others need not be read.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -16,7 +15,7 @@ from torch.nn import functional as F
 
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.repetition import NoLoops, RepetitionPenalty
-from scaleformer.decoding.state import SPECIAL, Rows, Rule, SourceSegments
+from scaleformer.decoding.state import SPECIAL, Rows, Rule, SourceSegments, pad, some
 from scaleformer.vocabulary import BOS, EOS, MOST, PAD, PLACEHOLDER, SEP, SEP0, SEP2, SEP3, is_separator
 
 
@@ -44,18 +43,28 @@ def make_rules(rows: Rows, source: SourceSegments, config: DecodingConfig) -> li
     return [*rules, Forced(rows, source)] if len(source.forced) > 1 else rules
 
 
-def break_rules(source: SourceSegments, texts: Sequence[Sequence[int]], config: DecodingConfig) -> list[bool]:
+Rest = tuple[Sequence[int], Mapping[int, Sequence[int]]]  # source tokens, and what is forced of their translation
+
+
+def break_rules(
+    rests: Sequence[Rest], texts: Sequence[Sequence[int]], config: DecodingConfig, device: torch.device
+) -> list[bool]:
     """Whether translations of the first segment of each source, each with its separator, have a token that the rules
     forbid there, whatever the model says."""
+    words = {token: token for token in range(SPECIAL)}  # those at hand: a step costs as much as there are words
+
+    def own(tokens: Sequence[int]) -> list[int]:
+        return [words.setdefault(token, len(words)) for token in tokens]
+
+    forced = [{n: own(given) for n, given in segments.items()} for _, segments in rests]
+    source = SourceSegments(*pad([own(tokens) for tokens, _ in rests], device), forced)
     rows = Rows(source, config, math.inf, first_only=True)
     rules = make_rules(rows, source, config)
-    longest = max(map(len, texts))
-    tokens = torch.tensor([[*text, *[SEP] * (longest - len(text))] for text in texts]).to(rows.token)
-    lengths = torch.tensor([len(text) for text in texts]).to(rows.token)
-    words = max(int(tokens.max()), source.highest, SPECIAL) + 1
+    tokens = pad([own(text) for text in texts], device)[0]
+    lengths = torch.tensor([len(text) for text in texts], device=device)
     broken = torch.zeros_like(lengths, dtype=torch.bool)
     for place, token in enumerate(tokens.unbind(1)):
-        logits = torch.zeros(len(texts), words, device=token.device)
+        logits = torch.zeros(len(texts), len(words), device=device)
         for rule in rules:
             logits = rule.weigh(rows, logits)
         for rule in rules:
@@ -195,12 +204,6 @@ class Forced(Rule):
         rest = logits.gather(1, self._following)
         logits.scatter_(1, self._following, torch.where(rows.forced[:, None], self._logit, rest))
         rows.ending = rows.ending & ~rows.forced
-
-
-def some(rows: Tensor) -> Any:
-    """An index of those rows (A*K,) bool that are True, few if any; of all rows on a GPU, where counting them would
-    wait for the device."""
-    return rows.nonzero()[:, 0] if rows.device.type == "cpu" else slice(None)
 
 
 def forbid(logits: Tensor, rows: Tensor) -> None:

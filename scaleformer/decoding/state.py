@@ -6,6 +6,7 @@ Letters: B documents, K rows a document (beams or samples), row = b * K + k, A d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,7 +28,6 @@ class SourceSegments:
     forced        (T,) long: all tokens with which translations of segments begin, as in `search.decode`, and `<pad>`
     starts, forced_lengths, prefixes  (B, n) long: where those of a segment begin, how many they are, and how many
                   without `<sep>`
-    highest       of all these tokens
     ahead         (B, n) long: from each segment up to the next one with forced tokens
     """
 
@@ -55,7 +55,6 @@ class SourceSegments:
                 ahead[b, :i] = ahead[b, :i].minimum(torch.arange(i, 0, -1))
                 flat += tokens
         self.forced = source.new_tensor([*flat, PAD])
-        self.highest = max(int(source.max()), *flat, PAD)
         self.starts, self.forced_lengths, self.prefixes, self.ahead = tables.to(source.device)
 
     def texts(self) -> Tensor:
@@ -197,6 +196,12 @@ class Rule(PerRow):
 
     def advance(self, rows: Rows, consumed: Tensor) -> None:
         """The rows have appended `rows.token`, which consume so many source segments (A*K,)."""
+
+
+def some(rows: Tensor) -> Any:
+    """An index of those rows (A*K,) bool that are True, few if any; of all rows on a GPU, where counting them would
+    wait for the device."""
+    return rows.nonzero()[:, 0] if rows.device.type == "cpu" else slice(None)
 
 
 def replay(rows: Rows, rules: Sequence[Rule], begun: Sequence[Sequence[int]]) -> None:

@@ -12,13 +12,12 @@ SCORES = {"s_bleu": "s-BLEU", "chrf": "chrF++"}
 PARTS = {"tenths": "tenth of the document", "lengths": "segments of the document"}
 
 
-def plot_positions(
-    results: Mapping[str, Mapping[str, Any]], path: str | Path, beside: Sequence[str] = (".pdf", ".svg")
-) -> Path | None:
+def plot_positions(results: Mapping[str, Mapping[str, Any]], path: str | Path, **how: Any) -> Path | None:
     """A panel for each score by tenth and by length of document, a line for each result, with the 95% interval over
     documents as a band; None without data.
 
-    results  name of a line -> the content of a bleu-*.json. Raises ValueError for positions in an unknown form.
+    results  name of a line -> the content of a bleu-*.json; how: as in `save`
+    Raises ValueError for positions in an unknown form.
     """
     try:
         found = {name: result["positions"] for name, result in results.items() if result.get("positions")}
@@ -40,7 +39,7 @@ def plot_positions(
             axis.set_xticks(list(ticks), list(ticks.values()), fontsize=8)
             label(axis, f"{SCORES[score]} by {PARTS[part]}", f"{PARTS[part]} (number of documents)", SCORES[score])
         legend_below(figure)
-        return save(figure, path, beside)
+        return save(figure, path, **how)
     except (KeyError, TypeError) as error:
         raise ValueError(f"{', '.join(results)}: not the quality by position of an evaluation ({error!r})") from error
 

@@ -27,8 +27,8 @@ from scaleformer.translation.translations import DocumentHypothesis, Translation
 from scaleformer.vocabulary import EOS
 
 Report = Callable[[int, float], None]
-# With more documents beside each other a step costs no less for each of them, and drafts gain nothing.
-AUTO_MOST = 16
+# The share of tokens in segments that stay as drafted, before any is known (docs/log/075).
+STAY = 0.6
 
 
 def _at(report: Report, share: float, tokens: int, _: float) -> None:
@@ -159,8 +159,8 @@ class PieceTranslator:
             every = [dict.fromkeys(range(len(piece.segments)), begin) for piece in pieces]
             forced = [{**first, **own} for first, own in zip(every, forced, strict=True)]
         model, config = self.loaded.model, self.config
-        few = len(pieces) <= AUTO_MOST or config.draft == "segments" or any(piece.draft for piece in pieces)
-        if not (self.drafted and few) or all(len(piece.segments) == 1 for piece in pieces):
+        asked = config.draft == "segments" or any(piece.draft for piece in pieces) or self._pays(len(pieces))
+        if not (self.drafted and asked) or all(len(piece.segments) == 1 for piece in pieces):
             names = [piece.name for piece in pieces]
             source = pad(sources, self.loaded.device)
             return decode(model, *source, config, keys=names, progress=report, forced=forced, watch=watch)
@@ -174,6 +174,12 @@ class PieceTranslator:
     def drafted(self) -> bool:
         """Whether documents are decoded from drafts."""
         return self.config.drafts and bool(getattr(self.loaded.model, "resumes", False))  # an ensemble does not
+
+    def _pays(self, documents: int) -> bool:
+        """Whether drafts of so many documents beside each other pay: the more there are, the less a step costs each of
+        them, and the more of the drafts have to stay."""
+        stay = self.counts.kept / self.counts.tokens if self.counts.tokens else STAY
+        return documents * (1 - stay) ** 2 <= 1
 
     def _drafts(
         self,

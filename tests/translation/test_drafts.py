@@ -10,6 +10,7 @@ import pytest
 from scaleformer.decoding.drafts import Counts
 from scaleformer.system.errors import DataError
 from scaleformer.translation.forced import read_draft
+from scaleformer.translation.pieces import PieceTranslator
 from scaleformer.translation.request import Listener
 from scaleformer.translation.translator import Translator
 from tests.runs import make_run
@@ -47,6 +48,20 @@ def test_what_drafts_carried_is_told(translator: Translator) -> None:
     [counts] = told
     assert 0 <= counts.kept <= counts.tokens
     assert counts.calls > 0
+
+
+@pytest.mark.parametrize(("documents", "drafted"), [(1, True), (6, True), (7, False)])
+def test_auto_drafts_few_documents(translator: Translator, documents: int, drafted: bool) -> None:
+    told: list[Counts] = [Counts()]
+    request = translator.request([["one two", "three"]] * documents, draft="auto", **GREEDY)
+    translator.translate_documents(request, Listener(drafted=told.append))
+    assert (told[-1].tokens > 0) == drafted
+
+
+@pytest.mark.parametrize(("kept", "most"), [(0, 1), (40, 2), (70, 11), (90, 100)])
+def test_auto_drafts_more_documents_where_more_of_the_drafts_stay(translator: Translator, kept: int, most: int) -> None:
+    pieces = PieceTranslator(translator, translator.decoding, counts=Counts(tokens=100, kept=kept))
+    assert [pieces._pays(documents) for documents in (1, most, most + 1)] == [True, True, False]
 
 
 @pytest.mark.parametrize("draft", [[["a"], 5, [], []], [[3], [], [], []]], ids=str)
