@@ -45,9 +45,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     if options.push is not None:
         check_name(options.push)
         if options.format != "scaleformer":
-            raise ValueError(
-                f"push={options.push} uploads the format of scaleformer: leave format={options.format} out"
-            )
+            raise ValueError(f"push={options.push} uploads scaleformer's format: leave format={options.format} out")
     loaded = load_model(options.checkpoint)
     if options.attention is not None:
         loaded = change_attention(loaded, options.attention)

@@ -100,9 +100,7 @@ def main(options: Options, given: Sequence[str]) -> None:
             raise ValueError(f"{name}={value}: for lines of text and JSON Lines, not for files: leave it out")
         inputs = listed(options.input)
         if part is not None and not any(Path(name).is_dir() for name in inputs) and len(inputs) == 1:
-            raise ValueError(
-                f"shard={options.shard}: one file is not divided: give a folder, or documents in JSON Lines"
-            )
+            raise ValueError(f"shard={options.shard}: one file is not divided: give a folder or JSON Lines")
         if part is not None and part.number == 0:
             merge_files(inputs, options.output, part)
             return

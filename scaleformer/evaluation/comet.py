@@ -38,9 +38,7 @@ def cut_lines(loaded: Any, *sides: Sequence[str]) -> int:
     models read each text by itself, those with `concat_inputs` (unified ones) all texts of a line together."""
     if (encoder := getattr(loaded, "encoder", None)) is None:
         return 0
-    counts = zip(
-        *([len(tokens) for tokens in encoder.tokenizer(list(side))["input_ids"]] for side in sides), strict=True
-    )
+    counts = zip(*([len(ids) for ids in encoder.tokenizer(list(side))["input_ids"]] for side in sides), strict=True)
     if hasattr(loaded, "concat_inputs"):
         return sum(sum(line) > encoder.max_positions - 1 - len(sides) * encoder.size_separator for line in counts)
     return sum(max(line) > encoder.max_positions - 2 for line in counts)

@@ -116,6 +116,8 @@ FORMATS = {
         _messages("properties", "Java properties", (".properties",), prose=STRINGS),
         _messages("strings", "strings of Apple", (".strings",), prose=STRINGS),
         _messages("android", "strings of Android", begins=rf"{_ROOT}resources\b", prose=STRINGS),
+        _messages("resx", "texts of .NET", (".resx",), prose=STRINGS),
+        _messages("catalog", "a String Catalog of Xcode", (".xcstrings",), prose="catalogs.CatalogFile"),
         _messages("qt", "a Qt translation", begins=rf"{_ROOT}TS\b", prose=STRINGS),
         _messages("po", "a gettext catalogue (PO)", (".po", ".pot"), begins=_MESSAGE, prose="po.PoFile", rows="po"),
         Format("tmx", "a translation memory (TMX)", (".tmx",), begins=rf"{_ROOT}tmx\b", rows="tmx", languages=True),
@@ -129,18 +131,15 @@ FORMATS = {
         Format("docx", "a Word document (docx)", (".docx",), _ZIP, b"word/", prose="office.DocxFile"),
         Format("pptx", "a PowerPoint file (pptx)", (".pptx",), _ZIP, b"ppt/", prose="office.PptxFile"),
         Format("epub", "an EPUB book", (".epub",), _ZIP, b"application/epub+zip", prose="epub.EpubFile"),
-        Format(
-            "odf", "an OpenDocument file", (".odt", ".odp", ".ods"), _ZIP, b"oasis.opendocument", prose="odf.OdfFile"
-        ),
+        Format("odf", "an OpenDocument file", (".odt", ".odp", ".ods"), _ZIP, b"opendocument", prose="odf.OdfFile"),
         Format("xlsx", "an Excel workbook (xlsx)", (".xlsx",), _ZIP, b"xl/", prose="office.XlsxFile"),
         _messages("srt", "subtitles (SRT)", (".srt",), begins=_CUE, prose="subtitles.SrtFile"),
         _messages("vtt", "subtitles (WebVTT)", (".vtt",), begins="WEBVTT", prose="subtitles.VttFile"),
         # known, so that messages can say what to do with them
         Format("ttml", "subtitles (TTML; save them as SRT or WebVTT)", (".ttml", ".dfxp"), begins=rf"{_ROOT}tt\b"),
         Format("tbx", "a term base (TBX), for `terms=`", (".tbx",), begins=rf"{_ROOT}(?:martif|tbx)\b"),
-        Format("resx", "a .NET resource file (`resx2po` makes PO of it)", (".resx",)),
         Format("xml", f"XML ({_PO4A.format('xml')})", (".xml", ".sgm", ".sgml"), begins=_XML),
-        Format("catalog", "a catalogue of Apple (Xcode exports XLIFF of them)", (".stringsdict", ".xcstrings")),
+        Format("stringsdict", "plurals of Apple (Xcode exports XLIFF of them)", (".stringsdict",)),
         Format("php", "PHP (`php2po` makes PO of its arrays)", (".php",)),
         Format("rst", "reStructuredText (`sphinx-build -b gettext` makes PO of it)", (".rst",)),
         Format("asciidoc", f"AsciiDoc ({_PO4A.format('asciidoc')})", (".adoc", ".asciidoc")),
@@ -151,9 +150,7 @@ FORMATS = {
         Format("rtf", f"rich text ({_SAVE})", (".rtf",), (rb"{\rtf",)),
         Format("zip", "a zip archive (unpack it)", (".zip",), _ZIP),
         Format("pdf", "a PDF (`pdftotext` makes text of it)", (".pdf",), (b"%PDF-",)),
-        Format(
-            "doc", "an old Office document (save it as docx, pptx, xlsx)", (".doc", ".dot", ".xls", ".ppt"), (_OLE,)
-        ),
+        Format("doc", "an old Office file (save it as docx, pptx, xlsx)", (".doc", ".dot", ".xls", ".ppt"), (_OLE,)),
         Format("xz", "a file compressed with xz", (), (b"\xfd7zXZ\x00",)),
         Format("bzip2", "a file compressed with bzip2", (), (b"BZh",)),
         Format("zstd", "a file compressed with zstd", (), (b"\x28\xb5\x2f\xfd",)),
@@ -184,6 +181,7 @@ def recognise(begin: bytes, name: str) -> Format:
         return found if named.name == "json" and b'"source"' in begin else named
     if found is None or (named and found.name in _GENERAL and (not named.is_read or named.magic == found.magic != ())):
         found = named
+    found = named if found and named and (found.name, named.name) == ("xml", "resx") else found
     ending = _ending(name)
     if found is None and ending and not LANGUAGE.fullmatch(ending[1:]):
         return replace(TEXT, name="unknown", title=f"a file of unknown format ({ending})", prose="")

@@ -1,4 +1,4 @@
-"""Strings of programs, read and written by translate-toolkit: properties, iOS, Android, ARB, JSON, YAML and Qt.
+"""Strings of programs, read and written by translate-toolkit: properties, iOS, Android, .NET, ARB, JSON, YAML and Qt.
 
 A file with one text for each key gets the translation in its place, a Qt file in the place for it. The toolkit writes
 a file anew, so its output says only how the texts are encoded: they are put into the file as it was.
@@ -29,6 +29,7 @@ _CLASSES = {  # for `getclass` of the toolkit, which by itself knows bilingual f
     **dict.fromkeys(("arb", "json"), ("jsonl10n", "JsonNestedFile")),
     "properties": ("properties", "propfile"),
     "qt": ("ts2", "tsfile"),
+    "resx": ("resx", "RESXFile"),
     "strings": ("properties", "stringsutf8file"),
     "yaml": ("yaml", "YAMLFile"),
 }
@@ -59,7 +60,7 @@ class StringsFile:
         self._raw, self._name, self._format = content, name, format
         self._language, self._written = language, written
         self.left: Counter[str] = Counter()
-        text, self._encoding = (decode_xml if format in ("android", "qt") else decode)(content, name)
+        text, self._encoding = (decode_xml if format in ("android", "qt", "resx") else decode)(content, name)
         if format == "properties" and content.isascii():
             self._encoding = "us-ascii"  # every program reads its escapes
         self._content = text.removeprefix("\ufeff")
@@ -140,7 +141,8 @@ class StringsFile:
             core = re.compile(r"(?s)\A(\s*)(.*?)(\s*)\Z").sub
             values = [text or core(rf"\1{BEGIN}\2{END}\3", old) for old in found[number].places]
             unit.target = kind(values if hasattr(unit.target, "strings") else values[0])
-        return bytes(store).decode(self._encoding)
+        written = bytes(store).decode(self._encoding)
+        return written if "\r\n" in self._content else written.replace("\r\n", "\n")
 
 
 def _of_android(store: Any) -> Iterator[Any]:
@@ -168,4 +170,11 @@ def _of_json(store: Any) -> Iterator[Any]:
             yield unit
 
 
-_UNITS = {"android": _of_android, "arb": _of_json, "json": _of_json}
+def _of_net(store: Any) -> Iterator[Any]:
+    """All but pictures, sizes and the like, and what designers of forms keep."""
+    for unit in store.units:
+        if not {"type", "mimetype"} & set(unit.xmlelement.keys()) and not unit.getid().startswith(">>"):
+            yield unit
+
+
+_UNITS = {"android": _of_android, "arb": _of_json, "json": _of_json, "resx": _of_net}

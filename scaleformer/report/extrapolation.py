@@ -54,9 +54,7 @@ def plot_extrapolation(result: Mapping[str, Any], folder: str | Path, name: str 
             "Time and memory against length": ("cost", _cost(result)),
         }
     except (KeyError, TypeError, IndexError) as error:
-        raise ValueError(
-            f"{name}: not the result of an evaluation by length ({type(error).__name__}: {error})"
-        ) from error
+        raise ValueError(f"{name}: no result of an evaluation by length ({type(error).__name__}: {error})") from error
     return {
         title: save(figure, Path(folder) / f"{name}-{part}.png")
         for title, (part, figure) in figures.items()

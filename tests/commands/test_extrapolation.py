@@ -139,7 +139,7 @@ def test_several_systems(run, evaluate, tmp_path):
 def test_only_the_loss_of_some_documents(run, evaluate):
     code, out, err = evaluate(f"checkpoint={run}", "decode=false", "lengths=[segment]", "documents=4", "seed=3")
     assert code == 0, err
-    assert "segment: 4 of 6 documents, a seeded sample" in out
+    assert "segment: 4 of 6 documents, seeded sample" in out
     found = read(run / "results")
     assert all(r["decode"] is None and len(r["loss"]["documents"]) == 4 for r in found["results"])
     assert found["settings"]["documents"] == 4

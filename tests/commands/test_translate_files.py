@@ -240,9 +240,9 @@ def test_plain_text_keeps_all_but_its_prose(translate_files, tmp_path, several):
         (
             "a.ppt",
             b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
-            "an old Office document (save it as docx, pptx, xlsx) cannot be translated",
+            "an old Office file (save it as docx, pptx, xlsx) cannot be translated",
         ),
-        ("a.resx", b"a = b\n", "a .NET resource file (`resx2po` makes PO of it) cannot be translated"),
+        ("a.php", b"a = b\n", "PHP (`php2po` makes PO of its arrays) cannot be translated"),
         (
             "a.json",
             b'{"a": 3}',
@@ -260,5 +260,5 @@ def test_what_is_not_read_is_refused_alike(identity, translate_files, tmp_path, 
     assert translate_files(f"input=[{tmp_path / name},{tmp_path}/a.md]", f"output={tmp_path / 'out'}")[0] == 1
     assert message in caplog.text
     assert files(tmp_path / "out") == {"a.md": b"# The cat"}
-    if name.endswith(("xyz", "resx")):
+    if name.endswith(("xyz", "php")):
         assert translate_files(f"input={tmp_path / name}", f"output={tmp_path / 'b'}", "format=text")[0] == 0

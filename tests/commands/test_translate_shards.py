@@ -77,7 +77,7 @@ def test_files(translate, tmp_path):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["0.txt", "2.txt", "4.txt"]
     code, _, err = translate(*given, "shard=merge/2")
     assert code != 0
-    assert f"2 of 5 translations are missing, first {tmp_path / 'out' / '1.txt'}, of shard=2/2" in err
+    assert f"2 of 5 translations are missing, first {tmp_path / 'out' / '1.txt'} of shard=2/2" in err
     assert translate(*given, "shard=2/2")[0] == 0
     assert translate(*given, "shard=merge/2")[0] == 0
     assert sorted(path.name for path in tmp_path.glob("out*")) == ["out", "out.record"]
@@ -95,7 +95,7 @@ def test_files(translate, tmp_path):
         ("0/4", "shard is '0/4': it must be a part of all, from 1/N to N/N, or merge/N"),
         ("5/4", "shard is '5/4'"),
         ("x", "shard is 'x'"),
-        ("1/2", "one file is not divided: give a folder, or documents in JSON Lines"),
+        ("1/2", "one file is not divided: give a folder or JSON Lines"),
     ],
 )
 def test_what_is_no_part(translate, tmp_path, shard, said):

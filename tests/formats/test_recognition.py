@@ -191,6 +191,8 @@ def test_a_carriage_return_within_a_line_is_a_space_of_json(tmp_path: Path) -> N
         ("a.arb.json", b'{\n  "hello": "Hello"\n}\n', "json"),
         ("a.ipynb", b'{\n "cells": []\n}\n', "notebook"),
         ("a.resx", XML + b"<root/>", "resx"),
+        ("a.xml", XML + b"<root/>", "xml"),
+        ("a.xcstrings", b'{\n  "sourceLanguage" : "en",\n', "catalog"),
         ("a.ts", XML + b"<!DOCTYPE TS>\n<TS version='2.1'/>", "qt"),
         ("a.dfxp", XML + b'<tt xml:lang="en"/>', "ttml"),
         ("a.docx", b"PK\x03\x04" + bytes(99), "docx"),

@@ -28,6 +28,15 @@ FILES: dict[str, tuple[str, dict[str, str]]] = {
         {"hello": "HELLO", "it\\'s": "IT\\'S", ">you": ">YOU", ">bold": ">BOLD", " move": " MOVE", "d file": "d FILE",
          ">one &amp; two": ">ONE &amp; TWO"},
     ),
+    "resx": (
+        '<?xml version="1.0" encoding="utf-8"?>\n<root>\n  <!-- a "note" -->\n  <resheader name="resmimetype">\n    '
+        '<value>text/microsoft-resx</value>\n  </resheader>\n  <data name="b" xml:space="preserve">\n    <value>hello '
+        '{0} &amp; "you"</value>\n    <comment>a greeting</comment>\n  </data>\n  <data name="a.Size" type="System.'
+        'Drawing.Size" xml:space="preserve">\n    <value>wide</value>\n  </data>\n  <data name="&gt;&gt;a.Name" xml:'
+        'space="preserve">\n    <value>kept</value>\n  </data>\n  <data name="a" xml:space="preserve">\n    <value>one'
+        "\ntwo</value>\n  </data>\n</root>\n",
+        {"hello": "HELLO", "you": "YOU", "one\ntwo": "ONE\nTWO"},
+    ),
     "arb": (
         '{"@@locale": "en",\n "greet": "hello {name}",\n  "@greet": {"description": "a greeting", "placeholders": {}},'
         '\n"n": "{n, plural, one {# file} other {# files}}"}',

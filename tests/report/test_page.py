@@ -101,7 +101,7 @@ def test_a_folder_without_a_run_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not a run: wanted a directory with"):
         write_report([tmp_path], tmp_path)
     run = make_results(tmp_path / "run", "extrapolation", {"lengths": []})
-    with pytest.raises(ValueError, match="extrapolation: not the result of an evaluation by length"):
+    with pytest.raises(ValueError, match="extrapolation: no result of an evaluation by length"):
         write_report([run], tmp_path)
     make_results(run, "extrapolation", extrapolation(("ours",)))
     make_results(run, "bleu-test", {})

@@ -138,9 +138,7 @@ def remarks(payload: Mapping[str, Any]) -> list[str]:
         lines.append("the systems have different tokenizers: their losses per token cannot be compared")
     for length in payload["lengths"]:
         if length["documents"] < length["available"]:
-            lines.append(
-                f"{length['label']}: {length['documents']} of {length['available']} documents, a seeded sample"
-            )
+            lines.append(f"{length['label']}: {length['documents']} of {length['available']} documents, seeded sample")
         if length["overlong"]:
             lines.append(f"{length['label']}: {length['overlong']} documents are a single, longer segment")
     lines += [f"left out: {entry['label']} ({entry['reason']})" for entry in payload["left_out"]]

@@ -56,9 +56,7 @@ def merge_files(inputs: Sequence[str], output: str, shard: Shard) -> None:
     numbers = [number for number, (_, target) in enumerate(plan.pairs) if not target.is_file()]
     if numbers:
         first = plan.pairs[numbers[0]][1], shard.command(numbers[0] % shard.of + 1)
-        raise DataError(
-            f"{len(numbers)} of {len(plan.pairs)} translations are missing, first {first[0]}, of {first[1]}"
-        )
+        raise DataError(f"{len(numbers)} of {len(plan.pairs)} translations are missing, first {first[0]} of {first[1]}")
     record = Record.read(output)
     others = [Record.read(shard.place(output, number)) for number in range(1, shard.of + 1)]
     for other in others:
