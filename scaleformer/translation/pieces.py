@@ -28,7 +28,7 @@ from scaleformer.vocabulary import EOS
 
 Report = Callable[[int, float], None]
 # The share of tokens in segments that stay as drafted, before any is known (docs/log/075).
-STAY = 0.6
+STAY = 0.5
 
 
 def _at(report: Report, share: float, tokens: int, _: float) -> None:
@@ -179,7 +179,7 @@ class PieceTranslator:
         """Whether drafts of so many documents beside each other pay: the more there are, the less a step costs each of
         them, and the more of the drafts have to stay."""
         stay = self.counts.kept / self.counts.tokens if self.counts.tokens else STAY
-        return documents * (1 - stay) ** 2 <= 1
+        return documents * (1 - stay) ** 2 <= 1.5
 
     def _drafts(
         self,
