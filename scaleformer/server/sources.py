@@ -84,7 +84,7 @@ async def split_texts(
     """Texts, given by their names in messages, with their segments. Raises ValueError in one line."""
     grain, language = splitting.choose(settings.model, options)
     check_language(format, language, grain)
-    target = settings.model.target_language(settings.tag)
+    target = settings.model.target_language(settings.tag) or options.target_language or ""
     coded = [(name, text.encode()) for name, text in texts]
     proses = [Prose(content, name, format, language, grain, len(content), target) for name, content in coded]
     return list(zip(proses, await read(proses), strict=True))
@@ -137,7 +137,8 @@ async def open_upload(
     by_line = format == "text" and (options.split or splitting.split) == "auto"
     grain = "none" if by_line else grain
     check_language(format, language, grain)
-    prose = Prose(content, name, format, language, grain, size, model.target_language(settings.tag))
+    target = model.target_language(settings.tag) or options.target_language or ""
+    prose = Prose(content, name, format, language, grain, size, target)
     [(segments, kept)] = await read([prose])
     alike = replace(settings, decoding=choose_file_decoding(model.translator, settings.decoding, sum(map(len, kept))))
     return [Source(name, segments, alike, prose, kept)]

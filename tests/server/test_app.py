@@ -13,7 +13,7 @@ import pytest
 from scaleformer.translation.files.setup import Setup
 from scaleformer.translation.files.translating import translate_files
 from scaleformer.translation.word_alignments import as_pharaoh
-from tests.server.running import TEXTS, documents, error_of, markdown
+from tests.server.running import TEXTS, Running, documents, error_of, markdown
 
 LONG = {"max_length_ratio": 1.5, "max_length_offset": 5}
 
@@ -252,3 +252,15 @@ def test_the_folder_of_uploads_is_gone(server, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert server.client.post("/translate/file", files={"file": ("a.txt", b"a dog\n")}).status_code == 200
     assert list(Path(tmp_path).iterdir()) == []
+
+
+def test_a_file_of_many_languages_gets_the_one_that_is_asked_for(server: Running) -> None:
+    """Also from a model that does not say what it writes."""
+    catalog = json.dumps({"sourceLanguage": "en", "strings": {"The cat sees.": {}}}).encode()
+    files = {"file": ("a.xcstrings", catalog)}
+    refused = server.client.post("/translate/file", files=files)
+    assert error_of(refused).startswith("a.xcstrings: a String Catalog has many languages")
+    own = server.client.post("/translate/file", files=files, data={"options": '{"target_language": "es"}'})
+    made = server.client.post("/translate_file", files=files, data={"source": "en", "target": "es"}).json()
+    for response in (own, server.client.get(made["translatedFileUrl"])):
+        assert response.json()["strings"]["The cat sees."]["localizations"]["es"]["stringUnit"]["value"]
