@@ -14,20 +14,18 @@ from scaleformer.formats.restoring import Change
 from scaleformer.formats.splicing import ANEW, decode
 from scaleformer.system.errors import DataError
 
-_EMPTY = re.compile(r"^( *)(.*)\{\}(,?)$", re.MULTILINE)
-
 
 class CatalogFile:
     """The texts without a translation into a language, which gets the state "needs_review". Raises DataError."""
 
     def __init__(self, content: bytes, name: str, language: str = "") -> None:
         self._raw, self._language, self.left = content, language, Counter[str]()
-        self._text, self._texts = decode(content, name)[0].strip(), list[tuple[str, str]]()
+        self._text, self._texts = decode(content, name)[0], list[tuple[str, str]]()
         try:
-            self._catalog = json.loads(self._text)
-            for key, entry in self._catalog["strings"].items():
+            catalog = json.loads(self._text)
+            for key, entry in catalog["strings"].items():
                 own = entry.get("localizations", {})
-                unit = own.get(self._catalog["sourceLanguage"]) or {"stringUnit": {"value": key}}
+                unit = own.get(catalog["sourceLanguage"]) or {"stringUnit": {"value": key}}
                 done, single = language in own or entry.get("shouldTranslate") is False, set(unit) == {"stringUnit"}
                 self.left += Counter({"units that are translated or stay": done, CHOICES: not done and not single})
                 self._texts += [(key, str(unit["stringUnit"]["value"]))] if single and not done else []
@@ -35,23 +33,27 @@ class CatalogFile:
             raise DataError(f"{name}: not a String Catalog of Xcode: wanted sourceLanguage and strings") from None
         if not language:
             raise DataError(f"{name}: a String Catalog has many languages: name yours, such as target_language=es")
-        self._blocks = [message_blocks(source, frozenset()) or [] for _, source in self._texts]
+        found = [message_blocks(source, frozenset()) for _, source in self._texts]
+        self.left += Counter({CHOICES: found.count(None), "units without words": found.count([])})
+        self._blocks = [blocks or [] for blocks in found]
         self.blocks = [block for blocks in self._blocks for block in blocks]
-
-    def _written(self) -> str:
-        text = json.dumps(self._catalog, ensure_ascii=False, indent=2, separators=(",", " : "))
-        return _EMPTY.sub(r"\1\2{\n\n\1}\3", text)  # as Xcode does
 
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
         """The file with the translations of the changed blocks."""
-        rest, before = iter(changes), self._written()
+        rest, before = iter(changes), _laid_out(catalog := json.loads(self._text))
         for (key, source), blocks in zip(self._texts, self._blocks, strict=True):
             some = [next(rest) for _ in blocks]
             text = translated(source, blocks, some, {"c-format"}, self.left) if any(some) else None
             if text is not None:
-                entry = self._catalog["strings"][key]
-                unit = {"stringUnit": {"state": "needs_review", "value": text}}
-                entry["localizations"] = dict(sorted({**entry.get("localizations", {}), self._language: unit}.items()))
-        after = self._written()
-        self.left += Counter({ANEW: before not in (self._text, after)})
-        return self._raw if after == before else after.encode()
+                own = catalog["strings"][key].setdefault("localizations", {})
+                added = {**own, self._language: {"stringUnit": {"state": "needs_review", "value": text}}}
+                catalog["strings"][key]["localizations"] = dict(sorted(added.items()))
+        if (after := _laid_out(catalog)) == before:
+            return self._raw
+        self.left += Counter({ANEW: before != self._text.strip()})
+        return (after + self._text[len(self._text.rstrip()) :]).encode()
+
+
+def _laid_out(catalog: object) -> str:
+    text = json.dumps(catalog, ensure_ascii=False, indent=2, separators=(",", " : "))
+    return re.sub(r"(?m)^( *)(.*)\{\}(,?)$", r"\1\2{\n\n\1}\3", text)  # as Xcode does

@@ -141,8 +141,7 @@ class StringsFile:
             core = re.compile(r"(?s)\A(\s*)(.*?)(\s*)\Z").sub
             values = [text or core(rf"\1{BEGIN}\2{END}\3", old) for old in found[number].places]
             unit.target = kind(values if hasattr(unit.target, "strings") else values[0])
-        written = bytes(store).decode(self._encoding)
-        return written if "\r\n" in self._content else written.replace("\r\n", "\n")
+        return bytes(store).decode(self._encoding).replace("\r\n", "\r\n" if "\r\n" in self._content else "\n")
 
 
 def _of_android(store: Any) -> Iterator[Any]:

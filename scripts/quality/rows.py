@@ -21,7 +21,7 @@ from scaleformer.system.schema import Positive, Range
 from scaleformer.translation.translator import Translator
 from scripts.bench_training.models import Sizes
 from scripts.bench_training.tables import markdown
-from scripts.quality.programs import EOLE, HUGGING_FACE, JOEYNMT, OURS, call, environment, run_program
+from scripts.quality.programs import EOLE, HUGGING_FACE, JOEYNMT, OURS, Failed, call, environment, run_program
 from scripts.quality.texts import LEVELS, Test, first_segments, longest, training_lines, write_lines
 
 WHOLE = "whole"  # documents in one pass, by the model that is trained on pieces of them
@@ -125,7 +125,7 @@ class Bench:
         scores = score_plain(self.documents, hypotheses, ter=False)
         facts["leaks"] = seen_and_unseen(scores.documents, self.splits.sources["train"])
         shared = {name: getattr(self.plan, name) for name in ("minutes", "recipe", "seed")}
-        shared["sizes"] = asdict(self.plan.sizes)
+        shared |= {"sizes": asdict(self.plan.sizes), **({"minutes": None} if self.plan.like else {})}
         write_plain(result, scores, {"program": program, "level": level, **shared, **facts})
         return True
 
@@ -193,11 +193,11 @@ def write_vocabulary(folder: Path, tokenizer: Tokenizer) -> None:
 
 
 def updates_of(work: Path) -> tuple[int, int | None]:
-    """How many updates a training made, and after how many its second stage began. Raises ValueError without one."""
+    """How many updates a training made, and after how many its second stage began. Raises Failed without one."""
     try:
         updates = json.loads((work / "train.json").read_text(encoding="utf-8"))["updates"]
     except OSError as error:
-        raise ValueError(f"--like: no such training: {error.filename}") from None
+        raise Failed(f"--like: no such training: {error.filename}") from None
     stage = re.search(r"stage 2 of 2 begins after step ([\d,]+)", (work / "train.log").read_text(encoding="utf-8"))
     return updates, int(stage[1].replace(",", "")) if stage else None
 

@@ -81,8 +81,10 @@ def test_a_language_is_added() -> None:
     begin, empty, end = wanted.rpartition(" : {\n\n    }\n  },")
     wanted = begin + empty.replace("\n\n    }", f"{ALONE}\n    }}", 1) + end
     assert translate(file)[0].decode() == wanted
-    assert file.left == {"units that are translated or stay": 2, CHOICES: 1}
+    assert file.left == {"units that are translated or stay": 2, CHOICES: 1, "units without words": 1}
     assert ["es" in one.get("localizations", {}) for one in json.loads(wanted)["strings"].values()].count(True) == 3
+    assert translate(file)[0].decode() == wanted
+    assert translate(CatalogFile(f"{FILE}\n".encode(), "a.xcstrings", "es"))[0].decode() == f"{wanted}\n"
     again = CatalogFile(wanted.encode(), "a.xcstrings", "es")
     assert [block.text for block in again.blocks] == []
 
@@ -103,6 +105,14 @@ def test_another_layout_is_counted() -> None:
 def test_faults(data: bytes) -> None:
     name = "a.xcstrings"
     check_fault(lambda: CatalogFile(data, name, "es"), "not a String Catalog of Xcode: wanted source", f"{name}: ")
+
+
+def test_what_cannot_be_translated_is_counted() -> None:
+    text = "You have {n, plural, one {# file} other {# files}} here"
+    data = json.dumps({"sourceLanguage": "en", "strings": {text: {}, "%d": {}}}).encode()
+    file = CatalogFile(data, "a.xcstrings", "es")
+    assert file.left == {CHOICES: 1, "units without words": 1}
+    assert unchanged(file) == data
 
 
 def test_the_language_has_to_be_known() -> None:

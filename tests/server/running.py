@@ -37,10 +37,9 @@ class Running:
         corrections: Corrections | None = None,
         **limits: Any,
     ) -> None:
-        models = translator
         if isinstance(translator, Translator):
-            models = [Model(translator, translator.decoding, "run")]
-        self.service = Service(models, Limits(**limits), Splitting("auto", None), corrections)
+            translator = [Model(translator, translator.decoding, "run")]
+        self.service = Service(translator, Limits(**limits), Splitting("auto", None), corrections)
         listener = open_socket("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         self.server = Server(make_app(self.service, token, origins), self.service)

@@ -46,7 +46,7 @@ def test_our_training_ends_by_the_clock(tmp_path: Path, row: str) -> None:
 
 def test_as_many_updates_as_another_training(tmp_path: Path) -> None:
     (plan,), _ = parse(["C", "--seeds", "2", "--like", str(tmp_path)])
-    with pytest.raises(ValueError, match=r"^--like: no such training: .*train\.json$"):
+    with pytest.raises(Failed, match=r"^--like: no such training: .*train\.json$"):
         updates_of(tmp_path)
     (tmp_path / "train.json").write_text('{"updates": 3766, "train_seconds": 3600.0}')
     for log, second, stages in (
