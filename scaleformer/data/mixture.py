@@ -74,6 +74,10 @@ class Passes:
         self._coming = self._window = None
         self._empty = place.window == 0
 
+    def stop(self) -> None:
+        """End the workers; `go_to` comes next."""
+        self._coming = None
+
     @property
     def left(self) -> int:
         """Examples of the current window that are not drawn yet."""
@@ -179,7 +183,15 @@ class MixedBatches:
 
     def rest(self, position: Position) -> Iterator[tuple[Position, Batch]]:
         """The batches of an epoch from a position on, each with the position that follows it."""
-        epoch, number, done = position
+        try:
+            yield from self._rest(*position)
+        except BaseException:  # the garbage collector would wait ten seconds for each worker of a loop that is left
+            self._stands = None
+            for corpus in self._corpora:
+                corpus.stop()
+            raise
+
+    def _rest(self, epoch: int, number: int, done: int) -> Iterator[tuple[Position, Batch]]:
         if self._stands != (epoch, number):
             for corpus, place in zip(self._corpora, self._rounds[epoch, number][0][self._recipe.rank], strict=True):
                 corpus.go_to(place)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from multiprocessing import active_children
 from typing import Any, TypeVar
 
 import numpy as np
@@ -166,6 +168,14 @@ def deaf(worker: int) -> None:
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     if hasattr(signal, "alarm"):
         signal.signal(signal.SIGTERM, _end_later)
+
+
+@atexit.register
+def _end_workers() -> None:
+    """When the program ends, which would wait that minute for workers of a loop that failed."""
+    for process in filter(lambda child: child.daemon, active_children()):
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler takes their end for a failure
+        process.kill()
 
 
 def _end_later(*_: Any) -> None:

@@ -109,19 +109,24 @@ class Tokenizer:
 
         tags: names of pieces to reserve, after the other special ones; terms: whether to reserve those of `has_terms`.
 
-        Raises ValueError if the vocabulary is larger than the texts allow, or too small for their characters.
+        Raises ValueError if the vocabulary is larger than the texts allow, or too small for their characters, and
+        whatever `texts` raises.
         """
         check_type("tokenizer.model_type", model_type, ModelType)
         count, escaped = 0, escaped_with(tags)
+        failures: list[BaseException] = []  # of the texts: sentencepiece takes one for their end
 
         def sentences() -> Iterator[str]:
             nonlocal count
-            for text in texts:
-                # Train on line ends and control characters as spaces: they are encoded as bytes anyway.
-                clean = _UNTRAINABLE.sub(" ", escape(text, escaped)).strip(" ")
-                if clean:
-                    count += 1
-                    yield clean
+            try:
+                for text in texts:
+                    # Train on line ends and control characters as spaces: they are encoded as bytes anyway.
+                    clean = _UNTRAINABLE.sub(" ", escape(text, escaped)).strip(" ")
+                    if clean:
+                        count += 1
+                        yield clean
+            except BaseException as error:
+                failures.append(error)
 
         model = io.BytesIO()
         try:
@@ -146,7 +151,10 @@ class Tokenizer:
                 minloglevel=2,
             )
         except RuntimeError as error:
-            raise ValueError(_training_message(str(error), vocab_size, count, byte_fallback)) from error
+            if not failures:
+                raise ValueError(_training_message(str(error), vocab_size, count, byte_fallback)) from error
+        if failures:
+            raise failures[0]
         return cls(model.getvalue())
 
     @property

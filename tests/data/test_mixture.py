@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,17 @@ def test_runs_resume_with_the_very_next_batch(
     for done in (1, length // 2, length - 1, length, length + 1, length + len(epochs[1])):
         checkpoint = tmp_path / f"step={done}.ckpt"
         assert fit(make(), steps, None, checkpoint, **trainer) == whole[done:]
+
+
+def test_workers_end_with_the_loop_that_is_left(cache: Path, folders: dict[str, str]) -> None:
+    """Not when the garbage collector comes to them."""
+    others = set(active_children())
+    data = mixed(cache, folders, streaming=True, window=60, num_workers=2)
+    batches = iter(data.train_dataloader())
+    next(batches)
+    assert set(active_children()) - others
+    del batches
+    assert not set(active_children()) - others
 
 
 def test_two_processes_resume(cache: Path, folders: dict[str, str]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -73,3 +75,18 @@ def test_workers_leave_the_first_signals_to_the_training() -> None:
     assert [next(items), next(items)] == [0, 1]
     with pytest.raises(RuntimeError, match="DataLoader worker"):
         next(items)
+
+
+def test_a_program_does_not_wait_for_its_workers_at_the_end() -> None:
+    """Whatever still holds them, such as the frames of a failure."""
+    program = "\n".join(
+        (
+            "from scaleformer.data.sampler import ready_made",
+            "items = iter(ready_made(range(9), 2))",
+            "items.itself = [items]",
+            "print(next(items))",
+        )
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, timeout=50, check=True, capture_output=True, text=True)  # they would take a minute
+    assert (done.stdout, done.stderr) == ("0\n", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,20 @@ def test_the_suggested_size_works(model_type: str) -> None:
         Tokenizer.train(TEXTS[:20], 9000, model_type)
     possible = int(str(caught.value).split("at most ")[1].split(",")[0])
     assert Tokenizer.train(TEXTS[:20], possible, model_type).vocab_size == possible
+
+
+@pytest.mark.parametrize("failure", [DataError("train.jsonl:21: not valid JSON"), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize("good", [0, len(TEXTS)])
+def test_failures_of_the_texts_reach_the_caller(failure: BaseException, good: int) -> None:
+    """sentencepiece takes them for the end of the texts."""
+
+    def texts() -> Iterator[str]:
+        yield from TEXTS[:good]
+        raise failure
+
+    with pytest.raises(type(failure)) as raised:
+        Tokenizer.train(texts(), 500)
+    assert raised.value is failure
 
 
 @pytest.mark.parametrize("cut", [0, 10, 2000], ids="first {} bytes".format)
