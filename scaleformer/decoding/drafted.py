@@ -18,6 +18,7 @@ class DraftedDocument:
     forced   tokens with which translations of segments begin, as in `decode`
     texts    tokens of each, with the separator; None where the one before translates it, too
     spare    the last text of each, for when that ends
+    first    the draft of each; without one the text that it is given first, None before
     decoded  in which round each was last found to be what the model writes; changed: in which it last changed
     wrong    whether each breaks a rule
     cut      whether the length limit ended each
@@ -26,6 +27,7 @@ class DraftedDocument:
     parts: list[list[int]]
     forced: Mapping[int, Sequence[int]]
     spare: list[tuple[int, ...]]
+    first: list[tuple[int, ...] | None]
     texts: list[tuple[int, ...] | None] = field(init=False)
     decoded: list[int] = field(init=False)
     changed: list[int] = field(init=False)
@@ -35,7 +37,7 @@ class DraftedDocument:
     def __post_init__(self) -> None:
         n = len(self.parts)
         self.texts, self.decoded, self.changed = list(self.spare), [-1] * n, [0] * n
-        self.wrong, self.cut = [False] * n, [False] * n
+        self.wrong, self.cut = [text is None for text in self.first], [False] * n
         self.join()
 
     def join(self) -> None:
@@ -52,6 +54,7 @@ class DraftedDocument:
     def change(self, n: int, text: tuple[int, ...], turn: int) -> None:
         """A segment was decoded in this round, after the texts that stood before it."""
         self.decoded[n], self.wrong[n] = turn, False
+        self.first[n] = self.first[n] or text
         if text != self.texts[n]:
             self.texts[n] = self.spare[n] = text
             self.changed[n] = turn
@@ -69,6 +72,10 @@ class DraftedDocument:
             latest = max(latest, changed)
         return found
 
+    def length(self, n: int) -> int:
+        """About how many tokens a segment has: those of its text, before there is one those of its source."""
+        return len(self.parts[n] if self.first[n] is None else self.spare[n])
+
     def given(self, n: int) -> bool:
         """Whether a segment is fixed."""
         return SEP in self.forced.get(n, ())
@@ -81,7 +88,7 @@ class DraftedDocument:
 
 
 def make_document(
-    source: Sequence[int], draft: Sequence[Sequence[int]], forced: Mapping[int, Sequence[int]]
+    source: Sequence[int], draft: Sequence[Sequence[int] | None], forced: Mapping[int, Sequence[int]]
 ) -> DraftedDocument:
     parts: list[list[int]] = [[]]
     for token in source:
@@ -91,9 +98,10 @@ def make_document(
     spare = []
     for n, words in enumerate(draft):
         given = tuple(forced.get(n, ()))
-        text = given if SEP in given else (*given, *words[len(given) :])
+        text = given if SEP in given else (*given, *(words or ())[len(given) :])
         spare.append(text if text and steps_of(text[-1]) else (*text, SEP))
-    return DraftedDocument(parts[:-1], forced, spare)
+    first = [None if words is None else text for words, text in zip(draft, spare, strict=True)]
+    return DraftedDocument(parts[:-1], forced, spare, first)
 
 
 def final_tokens(document: DraftedDocument) -> list[int]:

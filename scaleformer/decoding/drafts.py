@@ -1,11 +1,12 @@
 """Greedy search of documents from drafts: the same texts as segment by segment from the first to the last, in fewer
 calls of the model.
 
-A draft has a text for each source segment, such as its translation by itself. The model reads the whole draft at once.
-A segment of which every token is what the model would have chosen stays; all others are decoded again, beside each
-other, each after the present texts of those before it. This is repeated until nothing changes. Then every segment is
-what greedy search writes after those before it, and so is the document. At least the first wrong segment becomes right
-each time, and where context changes little nearly all do. Related: [Stern 2018], [Xia 2022], [Santilli 2023].
+A draft has a text for source segments. The model reads the whole draft at once. A segment of which every token is what
+the model would have chosen stays; all others are decoded, beside each other, each after the present texts of those
+before it. This is repeated until nothing changes. Then every segment is what greedy search writes after those before
+it, and so is the document. At least the first wrong segment becomes right each time, and where context changes little
+nearly all do. Segments without a draft are empty at first, and the first round translates all of them beside each
+other, each with the whole source in view. Related: [Stern 2018], [Xia 2022], [Santilli 2023].
 
 Only models that can go on from the middle of a text (`Transformer.resumes`).
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from typing import Any, NamedTuple, Protocol
 
@@ -54,8 +56,8 @@ class DraftableModel(DecodableModel, Protocol):
 
 @dataclass
 class Counts:
-    """How far drafts carry: tokens of the translations, those of them in segments that stayed as drafted, and the calls
-    of the model that wrote them, the drafts not counted."""
+    """How far drafts carry: tokens of the translations, those of them in segments that stayed as drafted, or as the
+    first round wrote them without a draft, and the calls of the model."""
 
     tokens: int = 0
     kept: int = 0
@@ -116,7 +118,7 @@ class _Segments:
 def decode_drafts(
     model: DraftableModel,
     sources: Sequence[Sequence[int]],
-    drafts: Sequence[Sequence[Sequence[int]]],
+    drafts: Sequence[Sequence[Sequence[int] | None]],
     config: DecodingConfig,
     device: torch.device,
     *,
@@ -129,9 +131,10 @@ def decode_drafts(
     differ by less than rounding.
 
     sources  tokens of each document, `<sep>` after each segment, `</s>` at the end
-    drafts   for each source segment of each document the tokens of a text, with or without its separator
+    drafts   for each source segment of each document the tokens of a text, with or without its separator; None: none
     config   greedy, with match_segments and without a repetition penalty
     counts   is added to
+    progress gets half of the share of the first round, and a half in later ones
 
     The others are as in `decode`; `watch` gets the tokens of segments as they become final.
     """
@@ -141,8 +144,7 @@ def decode_drafts(
         make_document(tokens, draft, forced[n] if forced else {})
         for n, (tokens, draft) in enumerate(zip(sources, drafts, strict=True))
     ]
-    _check_rules([(document, n) for document in documents for n in range(len(document.parts))], config, device)
-    first = [list(document.spare) for document in documents]
+    _check_rules([(d, n) for d in documents for n, text in enumerate(d.first) if text is not None], config, device)
     limits = Rows(SourceSegments(*source, forced), config, model.most_target_tokens).limits.tolist()
     encoded = model.encode(*source)
     cross = model.cross_states(encoded)
@@ -168,12 +170,16 @@ def decode_drafts(
                     [found[place]] = decode(model, *pad([sources[place]], device), config, forced=given)
                     continue
                 found[place] = [_hypothesis(model, read, n, document, config)]
-                kept = [text for text, draft in zip(document.texts, first[place], strict=True) if text == draft]
+                kept = [text for text, draft in zip(document.texts, document.first, strict=True) if text == draft]
                 counts.tokens += len(tokens)
                 counts.kept += sum(len(text) for text in kept if text is not None)
-        for batch in _batches([row for row in rows if places[row.document] not in found], present, config):
+        rows, done = [row for row in rows if places[row.document] not in found], 0
+        for batch in _batches(rows, present, config):
             ask = None if watch is None else lambda n, places=places: watch(places[n], [])
-            _decode_again(model, cross, read, present, batch, config, turn, counts, progress, ask)
+            share = (done / len(rows), len(batch) / len(rows)) if turn == 1 else (1.0, 0.0)
+            report = None if progress is None else partial(_half, progress, *share)
+            _decode_again(model, cross, read, present, batch, config, turn, counts, report, ask)
+            done += len(batch)
         for document in present:
             document.join()
         keep = [n for n, place in enumerate(places) if place not in found]
@@ -183,6 +189,10 @@ def decode_drafts(
             cross = [state.reorder(index) for state in cross]
         places = [places[n] for n in keep]
     return [found[place] for place in range(len(documents))]
+
+
+def _half(progress: Callable[[int, float], None], begun: float, of_all: float, tokens: int, share: float) -> None:
+    progress(tokens, (begun + of_all * share) / 2)
 
 
 def _check_rules(drafted: Sequence[tuple[DraftedDocument, int]], config: DecodingConfig, device: torch.device) -> None:
@@ -259,7 +269,7 @@ def _hypothesis(
 
 def _batches(rows: Sequence[Row], documents: Sequence[DraftedDocument], config: DecodingConfig) -> Iterator[list[Row]]:
     """Segments in batches of like length, by `config.batch_tokens`."""
-    lengths = {row: len(documents[row.document].spare[row.number]) - row.begun for row in rows}
+    lengths = {row: documents[row.document].length(row.number) - row.begun for row in rows}
     waiting = sorted(rows, key=lengths.__getitem__, reverse=True)
     while waiting:
         size = max(1, min(MOST_ROWS, config.batch_tokens // (lengths[waiting[0]] + 1)))
@@ -296,7 +306,7 @@ def _decode_again(
         *pad([tokens for tokens, _ in rests], read.target.device),
         config,
         forced=[given for _, given in rests],
-        progress=None if progress is None else lambda tokens, _: progress(tokens, 0.0),
+        progress=progress,
         watch=go_on,
         begun=begun,
     )

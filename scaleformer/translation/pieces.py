@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import accumulate
 from typing import NamedTuple, cast
 
@@ -29,14 +28,6 @@ from scaleformer.vocabulary import EOS
 Report = Callable[[int, float], None]
 # The share of tokens in segments that stay as drafted, before any is known (docs/log/075).
 STAY = 0.5
-
-
-def _at(report: Report, share: float, tokens: int, _: float) -> None:
-    report(tokens, share)
-
-
-def _wanted(watch: Watch, rows: Sequence[tuple[int, int]], row: int, _: Sequence[int]) -> bool:
-    return watch(rows[row][0], [])
 
 
 class Piece(NamedTuple):
@@ -164,10 +155,10 @@ class PieceTranslator:
             names = [piece.name for piece in pieces]
             source = pad(sources, self.loaded.device)
             return decode(model, *source, config, keys=names, progress=report, forced=forced, watch=watch)
-        drafts = self._drafts(pieces, forced, lambda tokens, share: report(tokens, share / 2), watch)
+        drafts = self._drafts(pieces)
         return decode_drafts(
-            cast(DraftableModel, model), sources, drafts, config, self.loaded.device, forced=forced, watch=watch,
-            progress=lambda tokens, share: report(tokens, (1 + share) / 2), counts=self.counts,
+            cast(DraftableModel, model), sources, drafts, config, self.loaded.device, forced=forced, progress=report,
+            watch=watch, counts=self.counts,
         )  # fmt: skip
 
     @property
@@ -181,38 +172,14 @@ class PieceTranslator:
         stay = self.counts.kept / self.counts.tokens if self.counts.tokens else STAY
         return documents * (1 - stay) ** 2 <= 1.5
 
-    def _drafts(
-        self,
-        pieces: Sequence[Piece],
-        forced: Sequence[Mapping[int, Sequence[int]]],
-        report: Report,
-        watch: Watch | None,
-    ) -> list[list[Sequence[int]]]:
-        """The tokens of a draft of each segment: as given, or its translation by itself. watch: asked, with no tokens,
-        whether a piece is still wanted."""
-        drafts: list[list[Sequence[int]]] = []
-        alone: dict[tuple[int, int], list[int]] = {}  # source tokens of the segments to translate
-        for n, piece in enumerate(pieces):
+    def _drafts(self, pieces: Sequence[Piece]) -> list[list[Sequence[int] | None]]:
+        """The tokens of the drafts of segments; None for one with words and without a draft."""
+        drafts: list[list[Sequence[int] | None]] = []
+        for piece in pieces:
             texts = [*piece.draft, *[""] * len(piece.segments)][: len(piece.segments)]
-            drafts.append(list(self.loaded.target_tokenizer.encode_batch(texts)))
-            for at, segment in enumerate(piece.segments):
-                if segment.strip() and not texts[at].strip() and at not in piece.forced.fixed:
-                    alone[n, at] = self.source_tokens([segment])
-        places, done = list(alone), 0
-        for batch in make_batches({n: len(alone[place]) for n, place in enumerate(places)}, self.config):
-            rows = [places[n] for n in batch]
-            share = done / len(places)
-            found = decode(
-                self.loaded.model,
-                *pad([alone[row] for row in rows], self.loaded.device),
-                self.config,
-                forced=[{0: forced[n][at]} if at in forced[n] else {} for n, at in rows],
-                progress=partial(_at, report, share),
-                watch=None if watch is None else partial(_wanted, watch, rows),
-            )
-            done += len(rows)
-            for (n, at), [hypothesis] in zip(rows, found, strict=True):
-                drafts[n][at] = hypothesis.tokens
+            tokens = self.loaded.target_tokenizer.encode_batch(texts)
+            rows = zip(piece.segments, texts, tokens, strict=True)
+            drafts.append([words if text.strip() or not segment.strip() else None for segment, text, words in rows])
         return drafts
 
     def source_tokens(self, segments: Sequence[str]) -> list[int]:

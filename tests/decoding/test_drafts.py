@@ -81,6 +81,8 @@ def test_drafts_change_nothing(name: str, seed: int) -> None:
     for drafts in (
         random_words,
         [[()] * source.count(SEP) for source in sources],
+        [[None] * source.count(SEP) for source in sources],
+        [[rng.choice([text, None]) for text in draft] for draft in random_words],
         [texts(h.tokens) for [h] in expected],
     ):
         counts = Counts()
@@ -147,6 +149,25 @@ def test_the_translation_itself_is_read_once() -> None:
     decode_drafts(model, [source], [texts(wanted.tokens)], config, CPU, counts=counts)
     assert counts.kept == counts.tokens == len(wanted.tokens)
     assert counts.calls < len(wanted.tokens) / 2
+
+
+def test_without_a_draft_the_first_round_writes_one() -> None:
+    """What stays of it counts, and a given one where it stays as given."""
+    model, rng = model_of(4), random.Random(4)
+    source = document(rng, 1)
+    config = DecodingConfig(strategy="greedy", max_length_ratio=9)
+    [[wanted]] = decode(model, *pad([source], CPU), config)
+    told: list[float] = []
+    for draft, kept in ((None, len(wanted.tokens)), ([WORD], 0)):
+        counts = Counts()
+        [[found]] = decode_drafts(
+            model, [source], [[draft]], config, CPU, counts=counts, progress=lambda _, share: told.append(share)
+        )
+        assert found.tokens == wanted.tokens != (WORD, SEP)
+        assert (counts.tokens, counts.kept) == (len(wanted.tokens), kept)
+        assert told == sorted(told)
+        assert 0 < told[-1] <= 0.5
+        told.clear()
 
 
 def test_the_texts_of_segments_are_told_in_order_and_a_document_can_be_given_up() -> None:

@@ -31,7 +31,7 @@ def test_what_goes_wrong_in_a_stream_is_an_event(server, monkeypatch):
     def fails(*_, **__):
         raise ValueError("the model gives NaN logits")
 
-    monkeypatch.setattr("scaleformer.translation.pieces.decode", fails)
+    monkeypatch.setattr("scaleformer.translation.pieces.PieceTranslator._decode", fails)
     events = server.events("/translate/stream", json={"documents": documents()})
     assert events[-1] == ("error", {"error": "the model gives NaN logits", "status": 422})
 
