@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import NamedTuple
 
 from scaleformer.vocabulary import EOS, MOST, SEP, steps_of
@@ -58,11 +57,6 @@ class DraftedDocument:
         if text != self.texts[n]:
             self.texts[n] = self.spare[n] = text
             self.changed[n] = turn
-
-    def guess(self, n: int, text: tuple[int, ...], turn: int) -> None:
-        """A segment probably has this text, in part decoded in this round."""
-        self.texts[n] = self.spare[n] = text
-        self.decoded[n], self.changed[n] = -1, turn
 
     def settled(self) -> list[bool]:
         """Which segments are what the model writes after the present texts before them."""
@@ -121,24 +115,3 @@ class Row(NamedTuple):
     document: int
     number: int
     begun: int
-
-
-class Meeting:
-    """Where a new text of a segment meets the old one: at the first two tokens in a row that stand there in a row."""
-
-    def __init__(self, old: Sequence[int]) -> None:
-        self.old = old
-        self.places = {pair: place for place, pair in reversed(list(enumerate(pairwise(old[:-1]))))}
-        self.last: list[int] = []
-
-    def meets(self, tokens: Sequence[int]) -> bool:
-        """Whether it does, after these tokens more."""
-        self.last = [*self.last, *tokens][-2:]
-        return tuple(self.last) in self.places
-
-    def rest(self, tokens: Sequence[int]) -> Sequence[int]:
-        """What of the old text follows the last meeting in the new tokens; () without any."""
-        for pair in reversed(list(pairwise(tokens))):
-            if (place := self.places.get(pair)) is not None:
-                return self.old[place + 2 :]
-        return ()

@@ -24,14 +24,13 @@ from torch import Tensor
 
 from scaleformer.decoding.active import Watch
 from scaleformer.decoding.config import DecodingConfig
-from scaleformer.decoding.drafted import DraftedDocument, Meeting, Row, final_tokens, make_document
+from scaleformer.decoding.drafted import DraftedDocument, Row, final_tokens, make_document
 from scaleformer.decoding.rules import break_rules
 from scaleformer.decoding.search import DecodableModel, Hypothesis, decode
 from scaleformer.decoding.state import Rows, SourceSegments, pad
 from scaleformer.vocabulary import BOS, EOS, PAD, consumed, steps_of
 
 MOST_ROWS = 256  # segments decoded beside each other
-MEETINGS = 1  # rounds in which the rest of a text is kept where the new one meets it; later ones decode few segments
 
 
 class DraftableModel(DecodableModel, Protocol):
@@ -294,30 +293,19 @@ def _decode_again(
     rests = [documents[row.document].rest(row.number) for row in rows]
     present = [documents[row.document].texts[row.number] or () for row in rows]
     begun = [text[: row.begun] for row, text in zip(rows, present, strict=True)]
-    meetings = [Meeting(text[row.begun :]) for row, text in zip(rows, present, strict=True)]
-
-    def go_on(place: int, tokens: Sequence[int]) -> bool:
-        if turn <= MEETINGS and meetings[place].meets(tokens):
-            return False
-        return watch is None or watch(rows[place].document)
-
+    ask = None if watch is None else lambda row, _: watch(rows[row].document)
     found = decode(
         segments,
         *pad([tokens for tokens, _ in rests], read.target.device),
         config,
         forced=[given for _, given in rests],
         progress=progress,
-        watch=go_on,
+        watch=ask,
         begun=begun,
     )
     counts.calls += segments.calls
-    guessed = []
-    for row, first, meeting, [hypothesis] in zip(rows, begun, meetings, found, strict=True):
+    for row, first, [hypothesis] in zip(rows, begun, found, strict=True):
         document, tokens = documents[row.document], hypothesis.tokens
         if tokens and steps_of(tokens[-1]):
             document.cut[row.number] = not hypothesis.finished
             document.change(row.number, (*first, *tokens), turn)
-        elif rest := meeting.rest(tokens):
-            document.guess(row.number, (*first, *tokens, *rest), turn)
-            guessed.append((document, row.number))
-    _check_rules(guessed, config, read.target.device)

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from scaleformer.decoding.config import DecodingConfig
-from scaleformer.decoding.drafted import Meeting
 from scaleformer.decoding.drafts import Counts, decode_drafts
 from scaleformer.decoding.search import decode
 from scaleformer.decoding.state import pad
@@ -209,13 +208,3 @@ def test_every_place_goes_on_as_the_whole_text_does(near: int, kept: int) -> Non
         logits, state = model.step(target[rows, at], segments[rows, at], state)
         torch.testing.assert_close(logits[alive], expected[rows, at][alive], rtol=1e-4, atol=1e-4)
     assert alive.sum() > 10
-
-
-def test_texts_meet_at_two_tokens_in_a_row() -> None:
-    meeting = Meeting([1, 2, 3, 4, 5, 9])
-    assert not meeting.meets([7])
-    assert not meeting.meets([3])
-    assert meeting.meets([4])
-    assert list(meeting.rest([7, 3, 4])) == [5, 9]
-    assert list(meeting.rest([7, 3, 4, 8])) == [5, 9]  # it went on for a step
-    assert meeting.rest([7, 3, 8]) == ()
