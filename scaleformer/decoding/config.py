@@ -15,7 +15,7 @@ from scaleformer.system.schema import Natural, Positive, Range, check_fields, fr
 Strategy = Literal["greedy", "beam", "sample"]
 #: How documents are translated: as a whole, or each segment on its own.
 Mode = Literal["document", "segment"]
-#: Whether whole documents are decoded from drafts, the translations of their segments: the same texts (`drafts`).
+#: Whether whole documents are decoded from drafts of their segments: the same texts (`drafts`).
 Draft = Literal["auto", "none", "segments"]
 #: Most tokens of a piece of a document that is translated separately: at least a token, `<sep>` and `</s>`.
 MaxTokens = Annotated[int, Range(ge=3)]
