@@ -173,9 +173,11 @@ def deaf(worker: int) -> None:
 @atexit.register
 def _end_workers() -> None:
     """When the program ends, which would wait that minute for workers of a loop that failed."""
-    for process in filter(lambda child: child.daemon, active_children()):
+    if hasattr(signal, "SIGCHLD"):
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler takes their end for a failure
-        process.kill()
+    for process in active_children():
+        if process.daemon:
+            process.kill()
 
 
 def _end_later(*_: Any) -> None:

@@ -26,8 +26,8 @@ from scaleformer.translation.translations import DocumentHypothesis, Translation
 from scaleformer.vocabulary import EOS
 
 Report = Callable[[int, float], None]
-# The share of tokens in segments that stay as drafted, before any is known (docs/log/075).
-STAY = 0.5
+# The share of tokens in segments that stay as drafted, before any is known (docs/log/078).
+STAY = 0.75
 
 
 class Piece(NamedTuple):
@@ -170,7 +170,7 @@ class PieceTranslator:
         """Whether drafts of so many documents beside each other pay: the more there are, the less a step costs each of
         them, and the more of the drafts have to stay."""
         stay = self.counts.kept / self.counts.tokens if self.counts.tokens else STAY
-        return documents * (1 - stay) ** 2 <= 1.5
+        return documents == 1 or documents * (1 - stay) ** 2 <= 0.6
 
     def _drafts(self, pieces: Sequence[Piece]) -> list[list[Sequence[int] | None]]:
         """The tokens of the drafts of segments; None for one with words and without a draft."""
