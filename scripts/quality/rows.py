@@ -49,7 +49,8 @@ OUR_ROWS |= {
         for row, how in (("", "documents"), ("-whole", WHOLE), ("-by-sentence", "sentences"))
     },
     **{
-        f"growing{row}": ("growing-0.8", how, "")
+        f"growing{name}{row}": (f"growing-{share}", how, "")
+        for name, share in (("", "0.8"), ("-0.9", "0.9"))
         for row, how in (("", "documents"), ("-whole", WHOLE), ("-by-sentence", "sentences"))
     },
     # a deep encoder and a shallow decoder, Kasai et al. 2021

@@ -1,4 +1,4 @@
-"""Hostile texts of twice the size take no reader more than about twice the work."""
+"""Hostile texts of four times the size take no reader much more than four times the work."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.books import book
 from tests.formats.test_odf import PAGE, p, packed_odf, span
 from tests.formats.word import document, field, r
 
-SIZE = 6_000  # characters
-MOST = 2.5  # times the work for twice the characters
-NOISE = 0.01  # seconds
+SIZE = 4_000  # characters
+MOST = 7.5  # times the work for four times the characters: 16 where it grows by the square, and 4 with noise are no 7.5
+NOISE = 0.02  # seconds
 
 TEXT = (
     *("`", "`a", "`` ", "``a` ", ":a:`", "<a ", "<a b=c ", '<a b="', "<b></i>", "<b>", "<!--", "[", "[a](", "]("),
@@ -127,19 +127,19 @@ def _uncollected() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_uncollected")
 @pytest.mark.parametrize("name", READERS)
-def test_twice_the_marks_are_twice_the_work(name: str, tmp_path: Path) -> None:
+def test_four_times_the_marks_are_not_sixteen_times_the_work(name: str, tmp_path: Path) -> None:
     read, units = READERS[name]
 
     def slow() -> Iterator[str]:
         for unit in units:
             marks = unit * (SIZE // len(unit))
-            once = twice = float("inf")
+            once = more = float("inf")
             for _ in range(5):  # other programs disturb a measurement
                 once = min(once, seconds(read, marks, tmp_path))
-                twice = min(twice, seconds(read, marks * 2, tmp_path))
-                if twice < MOST * once + NOISE:
+                more = min(more, seconds(read, marks * 4, tmp_path))
+                if more < MOST * once + NOISE:
                     break
             else:
-                yield f"{unit}: {once:.3f} s, then {twice:.3f} s"
+                yield f"{unit}: {once:.3f} s, then {more:.3f} s"
 
     assert list(slow()) == []
