@@ -52,7 +52,9 @@ def main(options: Options, given: Sequence[str]) -> None:
     if options.output is not None and options.format != "scaleformer":
         write = {"transformers": write_transformers, "ctranslate2": write_ctranslate2}[options.format]
         write(loaded, Path(options.output))
-        print(f"exported {loaded.path} to {options.output} for {options.format}")
+        own = options.format == "ctranslate2" and not loaded.model.config.separate_segments
+        call = '; call translate_batch([[*pieces, "<sep>"]], end_token="<sep>")' if own else ""
+        print(f"exported {loaded.path} to {options.output} for {options.format}{call}")
     elif options.output is not None:
         export_model(loaded, options.output)
         _tell(loaded, options.output, options.output)

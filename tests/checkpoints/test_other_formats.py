@@ -7,13 +7,16 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+import torch
 
 from scaleformer.checkpoints import other_formats
-from scaleformer.checkpoints.model_file import load_model
+from scaleformer.checkpoints.model_file import export_model, load_model
 from scaleformer.checkpoints.other_formats import write_ctranslate2, write_transformers
+from scaleformer.commands import main
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.translation.translator import Translator
+from scaleformer.vocabulary import BOS, EOS, PAD, SEP, SPECIAL_PIECES
 from tests.public_models import TAGS, lines, make, transformers
 from tests.runs import make_run
 
@@ -70,6 +73,42 @@ def test_ctranslate2_writes_the_same(kind: str, beams: int, tmp_path: Path) -> N
             assert ours == target.decode(tokens)
             ended += 1
     assert ended
+
+
+def test_ctranslate2_writes_the_same_as_a_model_trained_here(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = pytest.importorskip("ctranslate2")
+    loaded = load_model(make_run(tmp_path / "run", attention={"name": "softmax"}, seed=10))
+    with torch.no_grad():  # so that texts differ
+        for name, weights in loaded.model.named_parameters():
+            if weights.dim() > 1 and not name.startswith("target"):
+                weights *= 4
+    export_model(loaded, tmp_path / "model")
+    main(["export", f"checkpoint={tmp_path / 'model'}", f"output={tmp_path / 'out'}", "format=ctranslate2"])
+    assert 'call translate_batch([[*pieces, "<sep>"]], end_token="<sep>")' in capsys.readouterr().out
+    texts = [f"a cat {verb} the dog {end}" for verb in ("sees", "runs", "it", "tree") for end in ("a", "the cat", "")]
+    translator = Translator(load_model(tmp_path / "model"), SEARCH)
+    wanted = [text for [text] in translator.translate([[text] for text in texts], mode="segment")]
+    source, target = (Tokenizer((tmp_path / "out" / f"{side}.model").read_bytes()) for side in ("source", "target"))
+    never = {PAD, BOS, EOS, *range(SEP + 1, len(SPECIAL_PIECES))}  # here; a trained model knows without being told
+    exported = library.Translator(str(tmp_path / "out"), intra_threads=1)
+    ids = {target.piece(token): token for token in range(target.vocab_size)}
+
+    def translated_by_it(*end: str) -> list[str]:
+        found = exported.translate_batch(
+            [[*map(source.piece, source.encode(text)), *end] for text in texts],
+            beam_size=1,
+            end_token="<sep>",
+            max_decoding_length=MOST,
+            min_decoding_length=0,
+            suppress_sequences=[[target.piece(token)] for token in never],
+        )
+        return [target.decode([ids[piece] for piece in one.hypotheses[0]]) for one in found]
+
+    assert translated_by_it("<sep>") == wanted
+    assert translated_by_it() != wanted
+    assert len(set(wanted)) > 6
 
 
 def test_other_attentions_are_refused(tmp_path: Path) -> None:
