@@ -19,7 +19,6 @@ class DraftedDocument:
     spare    the last text of each, for when that ends
     first    the draft of each; without one the text that it is given first, None before
     decoded  in which round each was last found to be what the model writes; changed: in which it last changed
-    wrong    whether each breaks a rule
     cut      whether the length limit ended each
     """
 
@@ -30,13 +29,12 @@ class DraftedDocument:
     texts: list[tuple[int, ...] | None] = field(init=False)
     decoded: list[int] = field(init=False)
     changed: list[int] = field(init=False)
-    wrong: list[bool] = field(init=False)
     cut: list[bool] = field(init=False)
 
     def __post_init__(self) -> None:
         n = len(self.parts)
         self.texts, self.decoded, self.changed = list(self.spare), [-1] * n, [0] * n
-        self.wrong, self.cut = [text is None for text in self.first], [False] * n
+        self.cut = [False] * n
         self.join()
 
     def join(self) -> None:
@@ -52,7 +50,7 @@ class DraftedDocument:
 
     def change(self, n: int, text: tuple[int, ...], turn: int) -> None:
         """A segment was decoded in this round, after the texts that stood before it."""
-        self.decoded[n], self.wrong[n] = turn, False
+        self.decoded[n] = turn
         self.first[n] = self.first[n] or text
         if text != self.texts[n]:
             self.texts[n] = self.spare[n] = text

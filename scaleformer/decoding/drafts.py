@@ -2,7 +2,7 @@
 calls of the model.
 
 A draft has a text for source segments. The model reads the whole draft at once. A segment of which every token is what
-the model would have chosen stays; all others are decoded, beside each other, each after the present texts of those
+the search would have chosen stays; all others are decoded, beside each other, each after the present texts of those
 before it. This is repeated until nothing changes. Then every segment is what greedy search writes after those before
 it, and so is the document. At least the first wrong segment becomes right each time, and where context changes little
 nearly all do. Segments without a draft are empty at first, and the first round translates all of them beside each
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,32 +25,13 @@ from torch import Tensor
 from scaleformer.decoding.active import Watch
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.drafted import DraftedDocument, Row, final_tokens, make_document
-from scaleformer.decoding.rules import break_rules
-from scaleformer.decoding.search import DecodableModel, Hypothesis, decode
+from scaleformer.decoding.rules import follow_rules
+from scaleformer.decoding.search import Hypothesis, decode
 from scaleformer.decoding.state import Rows, SourceSegments, pad
+from scaleformer.model.transformer import Encoded, Transformer
 from scaleformer.vocabulary import BOS, EOS, PAD, consumed, steps_of
 
 MOST_ROWS = 256  # segments decoded beside each other
-
-
-class DraftableModel(DecodableModel, Protocol):
-    """What drafts need beside the interface of the search; see `scaleformer.model.transformer`. `encode` gives a named
-    tuple of tensors with the documents first."""
-
-    @property
-    def resumes(self) -> bool: ...
-
-    def cross_states(self, encoded: Any) -> list[Any]: ...
-
-    def read_target(
-        self, encoded: Any, target: Tensor, segments: Tensor, mask: Tensor
-    ) -> tuple[list[Tensor], Tensor]: ...
-
-    def logit_parts(self, states: Tensor) -> Iterator[Tensor]: ...
-
-    def states_before(
-        self, cross: Sequence[Any], inputs: Sequence[Tensor], segments: Tensor, texts: Tensor, starts: Tensor
-    ) -> Any: ...
 
 
 @dataclass
@@ -65,12 +46,13 @@ class Counts:
 
 class _Read(NamedTuple):
     """What the model makes of the present texts: target (B, L) with `<s>`, its segments, the inputs of the layers and
-    the decoder states; starts: by document, where the texts of segments begin, and the end."""
+    the decoder states; by document its tokens, and where the texts of segments begin, and the end."""
 
     target: Tensor
     segments: Tensor
     inputs: list[Tensor]
     states: Tensor
+    tokens: list[list[int]]
     starts: list[dict[int, int]]
 
 
@@ -86,7 +68,7 @@ class _Continued(NamedTuple):
 class _Segments:
     """A model for `decode` whose sources are segments of documents, each after the present texts before it."""
 
-    def __init__(self, model: DraftableModel, cross: Sequence[Any], read: _Read, rows: Sequence[Row]) -> None:
+    def __init__(self, model: Transformer, cross: Sequence[Any], read: _Read, rows: Sequence[Row]) -> None:
         self.model, self.cross, self.read = model, cross, read
         self.most_target_tokens = model.most_target_tokens
         device = read.target.device
@@ -115,7 +97,7 @@ class _Segments:
 
 @torch.inference_mode()
 def decode_drafts(
-    model: DraftableModel,
+    model: Transformer,
     sources: Sequence[Sequence[int]],
     drafts: Sequence[Sequence[Sequence[int] | None]],
     config: DecodingConfig,
@@ -143,19 +125,18 @@ def decode_drafts(
         make_document(tokens, draft, forced[n] if forced else {})
         for n, (tokens, draft) in enumerate(zip(sources, drafts, strict=True))
     ]
-    _check_rules([(d, n) for d in documents for n, text in enumerate(d.first) if text is not None], config, device)
     limits = Rows(SourceSegments(*source, forced), config, model.most_target_tokens).limits.tolist()
     encoded = model.encode(*source)
     cross = model.cross_states(encoded)
     found: dict[int, list[Hypothesis]] = {}
     shown = [0] * len(documents)
-    places, turn = list(range(len(documents))), 0
+    places, turn, before = list(range(len(documents))), 0, None
     while places:
         turn += 1
         present = [documents[place] for place in places]
-        read = _read(model, encoded, present)
+        read = _read(model, encoded, present, before)
         counts.calls += 1
-        rows = _mark(model, read, present, turn)
+        rows = _mark(model, read, present, turn, config)
         for n, place in enumerate(places):
             document = documents[place]
             tokens = final_tokens(document)
@@ -184,9 +165,14 @@ def decode_drafts(
         keep = [n for n, place in enumerate(places) if place not in found]
         if len(keep) < len(places) and keep:
             index = torch.tensor(keep, device=device)
-            encoded = encoded._make(part[index] for part in encoded)
+            encoded = Encoded(*(part[index] for part in encoded))
             cross = [state.reorder(index) for state in cross]
-        places = [places[n] for n in keep]
+            read = read._replace(
+                inputs=[x[index] for x in read.inputs],
+                tokens=[read.tokens[n] for n in keep],
+                starts=[read.starts[n] for n in keep],
+            )
+        places, before = [places[n] for n in keep], read
     return [found[place] for place in range(len(documents))]
 
 
@@ -194,40 +180,40 @@ def _half(progress: Callable[[int, float], None], begun: float, of_all: float, t
     progress(tokens, (begun + of_all * share) / 2)
 
 
-def _check_rules(drafted: Sequence[tuple[DraftedDocument, int]], config: DecodingConfig, device: torch.device) -> None:
-    """Mark those of these texts of segments that have a token that the rules forbid."""
-    rows = [(document, n) for document, n in drafted if not document.given(n)]
-    rows.sort(key=lambda row: len(row[0].spare[row[1]]))
-    for start in range(0, len(rows), MOST_ROWS):
-        some = rows[start : start + MOST_ROWS]
-        texts = [document.spare[n] for document, n in some]
-        found = break_rules([document.rest(n) for document, n in some], texts, config, device)
-        for (document, n), broken in zip(some, found, strict=True):
-            document.wrong[n] = broken
-
-
-def _read(model: DraftableModel, encoded: Any, documents: Sequence[DraftedDocument]) -> _Read:
-    starts, texts = [], []
-    for document in documents:
+def _read(model: Transformer, encoded: Encoded, documents: Sequence[DraftedDocument], before: _Read | None) -> _Read:
+    """before: what was read of the same documents, if anything."""
+    starts, texts, stood = [], [], []
+    for row, document in enumerate(documents):
         tokens, at = [BOS], {}
+        places: list[int] = []
         for n, text in enumerate(document.texts):
             at[n] = len(tokens)
             tokens += text or ()
+            if text is not None:
+                own = tokens[at[n] - 1 : -1]  # the separator before belongs to it, its own does not
+                old = before.starts[row][n] - 1 if before else 0
+                same = before is not None and before.tokens[row][old : old + len(text) + 1] == [*own, tokens[-1]]
+                places += range(old, old + len(own)) if same else [-1] * len(own)
         texts.append(tokens)
+        stood.append(places)
         starts.append({**at, len(document.texts): len(tokens)})
     length = max(map(len, texts))
     device = encoded[0].device
     target = torch.tensor([[*tokens, *[PAD] * (length - len(tokens))] for tokens in texts], device=device)
     mask = torch.arange(length, device=device) < torch.tensor([[len(tokens)] for tokens in texts], device=device)
     segments = consumed(target).cumsum(1)
-    inputs, states = model.read_target(encoded, target, segments, mask)
-    return _Read(target, segments, inputs, states, starts)
+    known = torch.tensor([[*places, *[-1] * (length - len(places))] for places in stood], device=device)
+    inputs, states = model.read_target(encoded, target, segments, mask, before and (before.inputs, known))
+    return _Read(target, segments, inputs, states, texts, starts)
 
 
-def _mark(model: DraftableModel, read: _Read, documents: Sequence[DraftedDocument], turn: int) -> list[Row]:
+def _mark(
+    model: Transformer, read: _Read, documents: Sequence[DraftedDocument], turn: int, config: DecodingConfig
+) -> list[Row]:
     """Mark the segments of documents that are what the model writes; returns all others: the document, the number of
     the segment, and how many of its tokens are so."""
-    rows = []
+    rows: list[Row] = []
+    again: dict[Row, list[int]] = {}
     for n, (document, starts) in enumerate(zip(documents, read.starts, strict=True)):
         open_ones = [number for number, settled in enumerate(document.settled()) if not settled]
         first = starts[open_ones[0]] - 1 if open_ones else starts[max(starts)]
@@ -237,17 +223,34 @@ def _mark(model: DraftableModel, read: _Read, documents: Sequence[DraftedDocumen
             if (text := document.texts[number]) is None:
                 continue
             begun = len(document.forced.get(number, ()))
-            chosen = zip(text[begun:], choices[starts[number] - 1 - first + begun :], strict=False)
-            same = begun + sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], chosen))
-            if document.given(number) or (same == len(text) and not document.wrong[number]):
+            likeliest = choices[starts[number] - 1 - first :][: len(text)]
+            pairs = zip(text[begun:], likeliest[begun:], strict=True)
+            same = begun + sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+            if document.given(number) or (same == len(text) and document.decoded[number] >= 0):
                 document.decoded[number], document.cut[number] = turn, False
+            elif document.first[number] is None:
+                rows.append(Row(n, number, 0))
+            else:  # a draft may break the rules, and what was decoded is not the likeliest where these forbid that
+                again[Row(n, number, same)] = likeliest
+    for batch in _batches(list(again), documents, config):
+        texts = [documents[n].texts[number] or () for n, number, _ in batch]
+        of, begins = torch.tensor([(n, read.starts[n][number] - 1) for n, number, _ in batch]).T.to(read.states.device)
+
+        def logits_of(chosen: Tensor, place: int, of: Tensor = of, begins: Tensor = begins) -> Tensor:
+            return torch.cat(list(model.logit_parts(read.states[of[chosen], begins[chosen] + place])))
+
+        rests = [documents[n].rest(number) for n, number, _ in batch]
+        found = follow_rules(rests, texts, [again[row] for row in batch], logits_of, config, of.device)
+        for row, text, (same, cut) in zip(batch, texts, found, strict=True):
+            if same == len(text):
+                documents[row.document].decoded[row.number], documents[row.document].cut[row.number] = turn, cut
             else:
-                rows.append(Row(n, number, 0 if document.wrong[number] else same))
+                rows.append(row._replace(begun=same))
     return rows
 
 
 def _hypothesis(
-    model: DraftableModel, read: _Read, n: int, document: DraftedDocument, config: DecodingConfig
+    model: Transformer, read: _Read, n: int, document: DraftedDocument, config: DecodingConfig
 ) -> Hypothesis:
     tokens = [token for text in document.texts for token in text or ()]
     states = read.states[n, : len(tokens) + 1]
@@ -277,7 +280,7 @@ def _batches(rows: Sequence[Row], documents: Sequence[DraftedDocument], config: 
 
 
 def _decode_again(
-    model: DraftableModel,
+    model: Transformer,
     cross: Sequence[Any],
     read: _Read,
     documents: Sequence[DraftedDocument],

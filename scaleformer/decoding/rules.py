@@ -7,7 +7,7 @@ these are forbidden, so that the others need not be read.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -46,11 +46,20 @@ def make_rules(rows: Rows, source: SourceSegments, config: DecodingConfig) -> li
 Rest = tuple[Sequence[int], Mapping[int, Sequence[int]]]  # source tokens, and what is forced of their translation
 
 
-def break_rules(
-    rests: Sequence[Rest], texts: Sequence[Sequence[int]], config: DecodingConfig, device: torch.device
-) -> list[bool]:
-    """Whether translations of the first segment of each source, each with its separator, have a token that the rules
-    forbid there, whatever the model says."""
+def follow_rules(
+    rests: Sequence[Rest],
+    texts: Sequence[Sequence[int]],
+    choices: Sequence[Sequence[int]],
+    logits_of: Callable[[Tensor, int], Tensor],
+    config: DecodingConfig,
+    device: torch.device,
+) -> list[tuple[int, bool]]:
+    """Of translations of the first segment of each source, each with its separator: how many of their tokens greedy
+    search writes, one after the other, and whether a limit ends it there.
+
+    choices    for each token the one that the model finds likeliest in its place, whatever the rules say
+    logits_of  texts (n,), place -> (n, V) what the model says after so many tokens of these texts
+    """
     words = {token: token for token in range(SPECIAL)}  # those at hand: a step costs as much as there are words
 
     def own(tokens: Sequence[int]) -> list[int]:
@@ -60,20 +69,28 @@ def break_rules(
     source = SourceSegments(*pad([own(tokens) for tokens, _ in rests], device), forced)
     rows = Rows(source, config, math.inf, first_only=True)
     rules = make_rules(rows, source, config)
-    tokens = pad([own(text) for text in texts], device)[0]
-    lengths = torch.tensor([len(text) for text in texts], device=device)
-    broken = torch.zeros_like(lengths, dtype=torch.bool)
+    tokens, real, _ = pad([own(text) for text in texts], device)
+    doubted = pad(texts, device)[0] != pad(choices, device)[0]
+    hands = torch.tensor(list(words), device=device)
+    followed, right, limited = torch.zeros_like(tokens[:, 0]), real[:, 0], torch.zeros_like(real[:, 0])
     for place, token in enumerate(tokens.unbind(1)):
-        logits = torch.zeros(len(texts), len(words), device=device)
+        right = right & real[:, place]
+        logits = F.one_hot(token, len(words) + 1).float()  # the last stands for all words that are not at hand
+        if len(chosen := some(right & doubted[:, place])):
+            given = logits_of(chosen, place)
+            others = given.index_fill(1, hands, -math.inf).amax(1, keepdim=True)
+            logits[chosen] = torch.cat([given[:, hands], others], 1)
         for rule in rules:
             logits = rule.weigh(rows, logits)
         for rule in rules:
             rule.allow(rows, logits)
-        broken |= (logits.gather(1, token[:, None])[:, 0] == -math.inf) & (place < lengths)
+        limited |= rows.ending & (token >= SEP) & (token <= SEP3)
+        right &= logits.argmax(1) == token
+        followed += right
         steps = rows.advance(token)
         for rule in rules:
             rule.advance(rows, steps)
-    return broken.tolist()
+    return list(zip(followed.tolist(), limited.tolist(), strict=True))
 
 
 class Never(Rule):

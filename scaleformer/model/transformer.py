@@ -29,6 +29,8 @@ LOGITS_AT_ONCE = 1024
 #: with more rows, 8-bit weights do not make the output layer faster
 FEW_ROWS = 128
 
+Before = tuple[Sequence[Tensor], Tensor]  # what `Transformer.read_target` takes from an earlier call
+
 
 class Encoded(NamedTuple):
     """The encoded source: states (B, S, D), mask (B, S) bool, segments (B, S) long."""
@@ -199,17 +201,17 @@ class Transformer(nn.Module):
         return [layer.cross_attention.init_state(*encoded, len(encoded.states)) for layer in self.decoder_layers]
 
     def read_target(
-        self, encoded: Encoded, target: Tensor, segments: Tensor, mask: Tensor
+        self, encoded: Encoded, target: Tensor, segments: Tensor, mask: Tensor, before: Before | None = None
     ) -> tuple[list[Tensor], Tensor]:
         """The input of each decoder layer for given translations, (B, L, D) each, for `states_before`; and the decoder
         states (B, L, D), as `forward` returns them.
 
         target, segments (B, L) long and mask (B, L) bool: as `target_input`, `target_segments` and `target_mask` of a
-        `Batch`.
+        `Batch`. before: the inputs of earlier translations of the same sources, and where each token stood in them
+        (B, L) long, -1 for those in segments that differ; layers that see the own segment alone read these only.
         """
         inputs: list[Tensor] = []
-        states = self._decode(encoded, target, segments, mask, inputs)
-        return inputs, states
+        return inputs, self._decode(encoded, target, segments, mask, inputs, before)
 
     def states_before(
         self, cross: Sequence[Any], inputs: Sequence[Tensor], segments: Tensor, texts: Tensor, starts: Tensor
@@ -253,7 +255,13 @@ class Transformer(nn.Module):
         return state if state.starts is None else state._replace(starts=state.starts[rows])
 
     def _decode(
-        self, encoded: Encoded, target: Tensor, segments: Tensor, mask: Tensor, inputs: list[Tensor] | None
+        self,
+        encoded: Encoded,
+        target: Tensor,
+        segments: Tensor,
+        mask: Tensor,
+        inputs: list[Tensor] | None,
+        before: Before | None = None,
     ) -> Tensor:
         """`forward` from an encoded source; the input of each layer is added to `inputs`, if given."""
         first = is_separator(target)  # (B, L)
@@ -265,7 +273,12 @@ class Transformer(nn.Module):
         cross_layout = SegmentLayout(segments, encoded.segments, encoded.mask)
         lower = lower_layers(self.decoder_layers, x)
         if lower:
-            x = run_packed(lower, self._run, x, cross_layout, mask, encoded.states, inputs)
+            new = mask if before is None else mask & (before[1] < 0)
+            x = run_packed(lower, self._run, x, cross_layout, new, encoded.states, inputs)
+            if before is not None and inputs is not None:
+                known, places = mask & ~new, before[1].clamp(min=0)[:, :, None].expand_as(x)
+                pairs = zip([*inputs, x], before[0], strict=False)
+                *inputs[:], x = (torch.where(known[:, :, None], old.gather(1, places), here) for here, old in pairs)
         for layer in self.decoder_layers[len(lower) :]:
             if inputs is not None:
                 inputs.append(x)

@@ -13,15 +13,14 @@ from matplotlib.font_manager import FontProperties, findfont, findSystemFonts, f
 from matplotlib.text import Text
 
 INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")
-NOTO = dict.fromkeys(("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "IDEOGRAPHIC"), "CJK")  # script -> the font that has it
 
-_told: set[str] = set()  # scripts already reported as missing
+_told: set[str] = set()  # characters already reported as missing
 
 
 def choose_fonts(figure: Figure) -> None:
     """Let the texts of a figure use other fonts of this machine for characters that the usual font lacks.
 
-    Characters without a font are boxes in the figure; a line on stderr reports them once per script.
+    Characters without a font are boxes in the figure; a line on stderr reports each once.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # from texts that do not have their fonts yet
@@ -41,8 +40,14 @@ def choose_fonts(figure: Figure) -> None:
             break
     for text in texts:
         text.set_fontfamily(families)
-    if missing:
-        _tell(missing)
+    if new := "".join(sorted(missing - _told)):
+        _told.update(new)
+        some = new[:20] + " ..." * (len(new) > 20)
+        print(
+            f"no font on this machine has some characters of the figures ({some}): they are boxes. Install Noto "
+            "(Debian: fonts-noto, for CJK fonts-noto-cjk), and draw again",
+            file=sys.stderr,
+        )
 
 
 def _without(characters: Set[str], path: str) -> set[str]:
@@ -66,20 +71,3 @@ def _others() -> list[tuple[str, str]]:
         if entry.style == "normal" and entry.weight in (400, "normal", "regular")
         and not entry.name.startswith("Last Resort")  # has a box for every character
     ]  # fmt: skip
-
-
-def _tell(missing: Set[str]) -> None:
-    scripts: dict[str, str] = {}
-    for character in sorted(missing):
-        name = unicodedata.name(character, "unnamed").split()[0]
-        script = NOTO.get(name, name.capitalize())
-        scripts[script] = scripts.get(script, "") + character
-    new = {script: found for script, found in scripts.items() if script not in _told}
-    if new:
-        _told.update(new)
-        which = "; ".join(f"{script}: {found[:8]}{' ...' if len(found) > 8 else ''}" for script, found in new.items())
-        print(
-            f"no font on this machine has some characters of the figures ({which}): they are drawn as boxes. Install "
-            "fonts that have them, such as Noto (Debian: fonts-noto-cjk for CJK, else fonts-noto), and draw again",
-            file=sys.stderr,
-        )

@@ -10,9 +10,11 @@ import torch
 
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.drafts import Counts, decode_drafts
+from scaleformer.decoding.rules import follow_rules
 from scaleformer.decoding.search import decode
 from scaleformer.decoding.state import pad
 from scaleformer.model.transformer import Transformer
+from scaleformer.ops.segments.packing import ROW
 from scaleformer.vocabulary import BOS, EOS, PLACEHOLDER, SEP, consumed, steps_of
 from tests.helpers import make_model
 
@@ -90,6 +92,77 @@ def test_drafts_change_nothing(name: str, seed: int) -> None:
             assert hypothesis.tokens == wanted.tokens
             assert hypothesis.finished == wanted.finished
         assert counts.tokens == sum(len(h.tokens) for [h] in expected)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_long_documents_of_which_single_layers_see_more_than_a_segment(seed: int) -> None:
+    """Those below read again what changed alone."""
+    rng = random.Random(seed)
+    model = model_of(seed, 3, 8, 1)
+    sources = [document(rng, rng.randrange(16, 30)) for _ in range(3)]
+    config = DecodingConfig(strategy="greedy", max_length_ratio=1.5, loop_ngram_size=2)
+    expected = decode(model, *pad(sources, CPU), config)
+    found = decode_drafts(model, sources, [[None] * source.count(SEP) for source in sources], config, CPU)
+    assert [h.tokens for [h] in found] == [h.tokens for [h] in expected]
+    assert min(len(h.tokens) for [h] in found) > ROW
+
+
+@torch.no_grad()
+def test_what_stands_elsewhere_in_a_text_is_not_read_again() -> None:
+    """Some segments differ, and all later ones stand elsewhere."""
+    model, rng = model_of(6, 2, 8, 1), random.Random(6)
+    sources = [document(rng, 30) for _ in range(2)]
+    encoded = model.encode(*pad(sources, CPU))
+    read, given, places = [], [list(map(tuple, texts(document(rng, 30)[:-1]))) for _ in range(2)], [[], []]
+    changed = [
+        [(WORD, *text) if n in (3, 20 + row) else text for n, text in enumerate(own)] for row, own in enumerate(given)
+    ]
+    for row, (own, others) in enumerate(zip(given, changed, strict=True)):
+        at = 0
+        for text, other in zip(own, others, strict=True):
+            places[row] += range(at, at + len(text)) if text == other else [-1] * len(other)
+            at += len(text)
+        places[row].append(-1)
+    for some in (given, changed):
+        target, mask, _ = pad([[BOS, *(token for text in own for token in text)] for own in some], CPU)
+        read.append((target, consumed(target).cumsum(1), mask))
+    inputs, _ = model.read_target(encoded, *read[0])
+    wanted, states = model.read_target(encoded, *read[1])
+    stood = pad(places, CPU)[0].masked_fill(~read[1][2], -1)
+    found, same = model.read_target(encoded, *read[1], (inputs, stood))
+    there = read[1][2][:, :, None]
+    for ours, theirs in zip([*found, same], [*wanted, states], strict=True):
+        torch.testing.assert_close(ours * there, theirs * there)
+    spoiled, _ = model.read_target(encoded, *read[1], ([x * 0 for x in inputs], stood))
+    assert not torch.allclose(spoiled[1] * there, wanted[1] * there)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_rules_are_followed_as_the_search_does(name: str) -> None:
+    """Of what greedy search wrote all tokens are its choices, and of a text with another word those before it."""
+    model, rng = model_of(2), random.Random(2)
+    config = DecodingConfig(strategy="greedy", **{"loop_ngram_size": 1, "merge_segments": False, **SETTINGS[name]})
+    sources = [document(rng, 1) for _ in range(20)]
+    found = decode(model, *pad(sources, CPU), config)
+    for spoil in (False, True):
+        given = [list(h.tokens) for [h] in found]
+        at = [rng.randrange(len(text)) for text in given]
+        if spoil:
+            for text, place in zip(given, at, strict=True):
+                text[place] = WORD if text[place] != WORD else WORD + 1
+        target, mask, _ = pad([[BOS, *text[:-1]] for text in given], CPU)
+        with torch.no_grad():
+            _, states = model.read_target(model.encode(*pad(sources, CPU)), target, consumed(target).cumsum(1), mask)
+        logits = model.logits(states).float()
+        rests = [(source, {}) for source in sources]
+        choices = [row[: len(text)].tolist() for row, text in zip(logits.argmax(2), given, strict=True)]
+        followed = follow_rules(rests, given, choices, lambda rows, place, all=logits: all[rows, place], config, CPU)
+        wanted = [(len(text), not h.finished) for text, [h] in zip(given, found, strict=True)]
+        if spoil:
+            assert [count for count, _ in followed] == at
+        else:
+            assert followed == wanted
+            assert choices != given  # the rules count
 
 
 class Monotone:
