@@ -43,7 +43,8 @@ def read_rows(path: Path, name: str, bitext: Bitext, dropped: Counter[str]) -> I
     if bitext.format == "parquet":
         rows = _parquet(path, columns)
     else:
-        lines = csv_lines(read_lines(path, "csv"), path) if bitext.format == "csv" else _tsv(path)
+        read = read_lines(path, bitext.format)
+        lines = csv_lines(read, path) if bitext.format == "csv" else ((n, line.split("\t")) for n, line in read)
         header = next(lines, (1, []))
         if bitext.format == "tsv" and columns == Columns():
             header, lines, columns = _without_names(header, lines, path, dropped)
@@ -85,11 +86,6 @@ def _without_names(
     if len(cells) != 3:
         raise DataError(f"{path}:{number}: {len(cells)} columns, wanted 3: document id, source, target")
     return (number, list(_NAMES)), chain([first], lines), Columns(document="document")
-
-
-def _tsv(path: Path) -> Iterator[_Line]:
-    for number, line in read_lines(path, "tsv"):
-        yield number, line.split("\t")
 
 
 def _parquet(path: Path, columns: Columns) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -84,10 +84,6 @@ def _place(length: Mapping[str, Any], segments: bool) -> float:
     return length["size"] or length["segments"] / length["documents"]
 
 
-def _loss(row: Mapping[str, Any]) -> float:
-    return row["loss"]["nats_per_token"]
-
-
 def _score(metric: str) -> Value:
     return lambda r: next((s["score"] for s in r["decode"]["scores"] if s["metric"] == metric), None)
 
@@ -105,7 +101,7 @@ def _quality(result: Mapping[str, Any]) -> Figure | None:
             Panel(f"s-BLEU{how}", "BLEU, aligned segments", _score("s-BLEU")),
             Panel(f"d-BLEU{how}", "BLEU, documents as lines", _score("d-BLEU")),
             Panel(f"chrF++{how}", "chrF++, aligned segments", _score("chrF++")),
-            Panel("teacher-forced loss", "nats per target token", _loss),
+            Panel("teacher-forced loss", "nats per target token", lambda row: row["loss"]["nats_per_token"]),
         ),
     )
 

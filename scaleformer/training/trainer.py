@@ -67,7 +67,7 @@ def build_trainer(options: dict[str, Any], **parts: Any) -> pl.Trainer:
         raise ValueError(f"trainer: {error}") from error
     check_trainer(trainer, options)
     use_tensor_cores(trainer.strategy.root_device, trainer.precision)
-    trainer.precision_plugin.convert_input = _unchanged  # type: ignore[assignment]  # a Batch is frozen
+    trainer.precision_plugin.convert_input = lambda batch: batch  # type: ignore[assignment]  # a Batch is frozen
     return trainer
 
 
@@ -77,10 +77,6 @@ def use_tensor_cores(device: torch.device, precision: str) -> None:
     architecture]. `32-true` stays fp32."""
     if device.type == "cuda" and precision.endswith("-mixed"):
         torch.set_float32_matmul_precision("high")
-
-
-def _unchanged(batch: Any) -> Any:
-    return batch
 
 
 def check_trainer(trainer: pl.Trainer, options: dict[str, Any]) -> None:
