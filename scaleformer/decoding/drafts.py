@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -26,12 +26,21 @@ from scaleformer.decoding.active import Watch
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.drafted import DraftedDocument, Row, final_tokens, make_document
 from scaleformer.decoding.rules import follow_rules
-from scaleformer.decoding.search import Hypothesis, decode
+from scaleformer.decoding.search import DecodableModel, Hypothesis, decode
 from scaleformer.decoding.state import Rows, SourceSegments, pad
-from scaleformer.model.transformer import Encoded, Transformer
 from scaleformer.vocabulary import BOS, EOS, PAD, consumed, steps_of
 
 MOST_ROWS = 256  # segments decoded beside each other
+
+
+class DraftableModel(DecodableModel, Protocol):
+    """What drafts need beside the interface of the search; see `scaleformer.model.transformer`. `encode` gives a named
+    tuple of tensors with the documents first."""
+
+    cross_states: Callable[[Any], list[Any]]
+    read_target: Callable[..., tuple[list[Tensor], Tensor]]
+    logit_parts: Callable[[Tensor], Iterator[Tensor]]
+    states_before: Callable[..., Any]
 
 
 @dataclass
@@ -68,7 +77,7 @@ class _Continued(NamedTuple):
 class _Segments:
     """A model for `decode` whose sources are segments of documents, each after the present texts before it."""
 
-    def __init__(self, model: Transformer, cross: Sequence[Any], read: _Read, rows: Sequence[Row]) -> None:
+    def __init__(self, model: DraftableModel, cross: Sequence[Any], read: _Read, rows: Sequence[Row]) -> None:
         self.model, self.cross, self.read = model, cross, read
         self.most_target_tokens = model.most_target_tokens
         device = read.target.device
@@ -97,7 +106,7 @@ class _Segments:
 
 @torch.inference_mode()
 def decode_drafts(
-    model: Transformer,
+    model: DraftableModel,
     sources: Sequence[Sequence[int]],
     drafts: Sequence[Sequence[Sequence[int] | None]],
     config: DecodingConfig,
@@ -165,7 +174,7 @@ def decode_drafts(
         keep = [n for n, place in enumerate(places) if place not in found]
         if len(keep) < len(places) and keep:
             index = torch.tensor(keep, device=device)
-            encoded = Encoded(*(part[index] for part in encoded))
+            encoded = encoded._make(part[index] for part in encoded)
             cross = [state.reorder(index) for state in cross]
             read = read._replace(
                 inputs=[x[index] for x in read.inputs],
@@ -180,7 +189,7 @@ def _half(progress: Callable[[int, float], None], begun: float, of_all: float, t
     progress(tokens, (begun + of_all * share) / 2)
 
 
-def _read(model: Transformer, encoded: Encoded, documents: Sequence[DraftedDocument], before: _Read | None) -> _Read:
+def _read(model: DraftableModel, encoded: Any, documents: Sequence[DraftedDocument], before: _Read | None) -> _Read:
     """before: what was read of the same documents, if anything."""
     starts, texts, stood = [], [], []
     for row, document in enumerate(documents):
@@ -208,7 +217,7 @@ def _read(model: Transformer, encoded: Encoded, documents: Sequence[DraftedDocum
 
 
 def _mark(
-    model: Transformer, read: _Read, documents: Sequence[DraftedDocument], turn: int, config: DecodingConfig
+    model: DraftableModel, read: _Read, documents: Sequence[DraftedDocument], turn: int, config: DecodingConfig
 ) -> list[Row]:
     """Mark the segments of documents that are what the model writes; returns all others: the document, the number of
     the segment, and how many of its tokens are so."""
@@ -250,7 +259,7 @@ def _mark(
 
 
 def _hypothesis(
-    model: Transformer, read: _Read, n: int, document: DraftedDocument, config: DecodingConfig
+    model: DraftableModel, read: _Read, n: int, document: DraftedDocument, config: DecodingConfig
 ) -> Hypothesis:
     tokens = [token for text in document.texts for token in text or ()]
     states = read.states[n, : len(tokens) + 1]
@@ -280,7 +289,7 @@ def _batches(rows: Sequence[Row], documents: Sequence[DraftedDocument], config: 
 
 
 def _decode_again(
-    model: Transformer,
+    model: DraftableModel,
     cross: Sequence[Any],
     read: _Read,
     documents: Sequence[DraftedDocument],

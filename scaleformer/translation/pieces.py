@@ -12,10 +12,9 @@ from scaleformer.checkpoints.model_file import LoadedModel
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.decoding.active import Watch
 from scaleformer.decoding.config import DecodingConfig
-from scaleformer.decoding.drafts import Counts, decode_drafts
+from scaleformer.decoding.drafts import Counts, DraftableModel, decode_drafts
 from scaleformer.decoding.search import Hypothesis, decode
 from scaleformer.decoding.state import pad
-from scaleformer.model.transformer import Transformer
 from scaleformer.system.bars import Progress
 from scaleformer.text.terms import Term
 from scaleformer.translation.batches import MemoryEstimate, make_batches, runs
@@ -158,7 +157,7 @@ class PieceTranslator:
             return decode(model, *source, config, keys=names, progress=report, forced=forced, watch=watch)
         drafts = self._drafts(pieces)
         return decode_drafts(
-            cast(Transformer, model), sources, drafts, config, self.loaded.device, forced=forced, progress=report,
+            cast(DraftableModel, model), sources, drafts, config, self.loaded.device, forced=forced, progress=report,
             watch=watch, counts=self.counts,
         )  # fmt: skip
 
