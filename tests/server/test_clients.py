@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from urllib.request import urlopen
 
 import pytest
@@ -145,6 +146,19 @@ def test_the_token_in_each_way(translator: Translator) -> None:
         assert server.client.post("/v2/translate", data=deepl, headers=headers).status_code == 200
         assert server.client.post("/v2/translate", data={**deepl, "api_key": "secret"}).status_code == 401
         assert server.client.get("/languages").status_code == 200
+
+
+def test_a_refusal_arrives_though_the_body_comes_late(translator: Translator) -> None:
+    with running(translator, token="secret") as server:
+        address = server.client.base_url
+        with socket.create_connection((address.host, address.port), timeout=60) as connection:
+            connection.sendall(b"POST /v2/translate HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n")
+            connection.settimeout(0.3)
+            with pytest.raises(TimeoutError):
+                connection.recv(1)  # no answer yet
+            connection.settimeout(60)
+            connection.sendall(b"late")
+            assert connection.recv(100).startswith(b"HTTP/1.1 401")
 
 
 def test_faults_of_a_request_are_named_as_in_others(server: Running) -> None:
