@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -129,14 +130,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--tokens", type=int, default=2048, help="of the longest document whose attention is read")
     given = parser.parse_args(arguments)
     translator = Translator.load(given.checkpoint, "cpu")
+    read = list(islice(read_jsonl(given.documents), given.most))
     documents = [
         replace(document, source=document.source[: given.segments], target=document.target[: given.segments])
-        for document in islice(read_jsonl(given.documents), given.most)
+        for document in read
         if len(document.source) == len(document.target)
     ]
+    if left := len(read) - len(documents):
+        print(f"{left} of {len(read)} documents are left out: their sides differ in segments", file=sys.stderr)
     print(loss_table(losses(translator, documents)) + "\n")
-    shares, read = attention_shares(translator, documents, given.tokens)
-    print(f"{attention_table(translator, shares)}\n\nattention of {read} of {len(documents)} documents")
+    shares, told = attention_shares(translator, documents, given.tokens)
+    print(f"{attention_table(translator, shares)}\n\nattention of {told} of {len(documents)} documents")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,8 @@ def measured(translator: Translator, path: str, documents: int | None) -> tuple[
     """The signs (segments, signs), coverage last, and the chrF++ of the segments of a file of `evaluate`."""
     lines = Path(path).read_text(encoding="utf-8").splitlines()[:documents]
     read = [d for d in map(json.loads, lines) if len(d["source"]) == len(d["target"]) == len(d["hypothesis"])]
+    if left := len(lines) - len(read):
+        print(f"{path}: {left} of {len(lines)} documents are left out: their sides differ in segments", file=sys.stderr)
     rows: list[Array] = []
     scores: list[float] = []
     chrf = CHRF(word_order=2)

@@ -47,13 +47,9 @@ Rest = tuple[Sequence[int], Mapping[int, Sequence[int]]]  # source tokens, and w
 
 
 def follow_rules(
-    rests: Sequence[Rest],
-    texts: Sequence[Sequence[int]],
-    choices: Sequence[Sequence[int]],
-    logits_of: Callable[[Tensor, int], Tensor],
-    config: DecodingConfig,
-    device: torch.device,
-) -> list[tuple[int, bool]]:
+    rests: Sequence[Rest], texts: Sequence[Sequence[int]], choices: Sequence[Sequence[int]],
+    logits_of: Callable[[Tensor, int], Tensor], config: DecodingConfig, device: torch.device,
+) -> list[tuple[int, bool]]:  # fmt: skip
     """Of translations of the first segment of each source, each with its separator: how many of their tokens greedy
     search writes, one after the other, and whether a limit ends it there.
 

@@ -255,14 +255,9 @@ class Transformer(nn.Module):
         return state if state.starts is None else state._replace(starts=state.starts[rows])
 
     def _decode(
-        self,
-        encoded: Encoded,
-        target: Tensor,
-        segments: Tensor,
-        mask: Tensor,
-        inputs: list[Tensor] | None,
+        self, encoded: Encoded, target: Tensor, segments: Tensor, mask: Tensor, inputs: list[Tensor] | None,
         before: Before | None = None,
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         """`forward` from an encoded source; the input of each layer is added to `inputs`, if given."""
         first = is_separator(target)  # (B, L)
         first[:, 0] = True

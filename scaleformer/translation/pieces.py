@@ -12,7 +12,8 @@ from scaleformer.checkpoints.model_file import LoadedModel
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.decoding.active import Watch
 from scaleformer.decoding.config import DecodingConfig
-from scaleformer.decoding.drafts import Counts, DraftableModel, decode_drafts
+from scaleformer.decoding.drafts import Counts, decode_drafts
+from scaleformer.decoding.reading import DraftableModel
 from scaleformer.decoding.search import Hypothesis, decode
 from scaleformer.decoding.state import pad
 from scaleformer.system.bars import Progress

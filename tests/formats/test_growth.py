@@ -21,7 +21,7 @@ from tests.formats.test_odf import PAGE, p, packed_odf, span
 from tests.formats.word import document, field, r
 
 SIZE = 4_000  # characters
-MOST = 7.5  # times the work for four times the characters: 16 where it grows by the square, and 4 with noise are no 7.5
+MOST = 7.5  # times the work for four times the characters; by the square it would be 16
 NOISE = 0.02  # seconds
 
 TEXT = (
