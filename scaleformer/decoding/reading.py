@@ -44,7 +44,7 @@ class Reading(NamedTuple):
 def read_texts(
     model: DraftableModel, encoded: Any, documents: Sequence[DraftedDocument], before: Reading | None
 ) -> Reading:
-    """before: what was read of the same documents, if anything."""
+    """What the model makes of the present texts of B documents. before: of their last ones; None at first."""
     starts, texts, stood = [], [], []
     for row, document in enumerate(documents):
         tokens, at = [BOS], {}
@@ -112,6 +112,7 @@ def mark_texts(
 def read_hypothesis(
     model: DraftableModel, read: Reading, n: int, document: DraftedDocument, config: DecodingConfig
 ) -> Hypothesis:
+    """Document n, of which all texts are final, with the scores that the search would give it."""
     tokens = [token for text in document.texts for token in text or ()]
     states = read.states[n, : len(tokens) + 1]
     following = torch.tensor([*tokens, EOS], device=states.device)

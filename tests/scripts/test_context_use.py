@@ -36,9 +36,15 @@ def test_the_layers_that_see_other_segments_have_rows(
 ) -> None:
     run = make_run(tmp_path / "run", attention={"name": attention})
     path = tmp_path / "test.jsonl"
-    path.write_text("".join(json.dumps(document) + "\n" for document in DOCUMENTS))
+    path.write_text(
+        "".join(
+            json.dumps(document) + "\n"
+            for document in [*DOCUMENTS, {**DOCUMENTS[0], "target": ["one"], "beads": [[2, 1]]}]
+        )
+    )
     main([str(run), str(path), "--tokens", "18"])
-    out = capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "1 of 4 documents are left out" in err
     assert [line.split("|")[1].strip() for line in out.splitlines() if ", layer 1" in line] == [
         "encoder, layer 1",
         "decoder, layer 1",

@@ -35,7 +35,9 @@ def test_each_choice_of_signs_has_a_row(tmp_path: Path, capsys: pytest.CaptureFi
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(d) + "\n" for d in documents))
     run = make_run(tmp_path / "run", attention={"name": "segment_recall"})
     main([str(run), str(tmp_path / "valid.jsonl"), str(tmp_path / "test.jsonl")])
-    _, _, *rows = capsys.readouterr().out.splitlines()
+    out, err = capsys.readouterr()
+    assert err.count("1 of 11 documents are left out") == 2
+    _, _, *rows = out.splitlines()
     assert [row.split("|")[1].strip() for row in rows] == [
         "without coverage",
         "with the sums",
