@@ -81,6 +81,12 @@ class Plan:
     seed: int
     environments: str
     like: str | None = None
+    schedule: Literal["inverse_sqrt", "cosine"] = "inverse_sqrt"
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a schedule that needs to know its end."""
+        if self.schedule == "cosine" and not self.like:
+            raise ValueError("--schedule cosine ends after a number of updates: say how many by --like FOLDER")
 
     @property
     def job(self) -> dict[str, Any]:
@@ -125,7 +131,7 @@ class Bench:
         facts, hypotheses = self._ours(level) if program == OURS else self._other(program, level)
         scores = score_plain(self.documents, hypotheses, ter=False)
         facts["leaks"] = seen_and_unseen(scores.documents, self.splits.sources["train"])
-        shared = {name: getattr(self.plan, name) for name in ("minutes", "recipe", "seed")}
+        shared = {name: getattr(self.plan, name) for name in ("minutes", "recipe", "seed", "schedule")}
         shared |= {"sizes": asdict(self.plan.sizes), **({"minutes": None} if self.plan.like else {})}
         write_plain(result, scores, {"program": program, "level": level, **shared, **facts})
         return True
@@ -206,10 +212,11 @@ def updates_of(work: Path) -> tuple[int, int | None]:
 def training_overrides(
     plan: Plan, level: str, run: Path, cache: Path, layers: str = "", like: tuple[int, int | None] | None = None
 ) -> list[str]:
-    """Our own training of a level of `OUR_ROWS`, stopped by the clock; a schedule that needs not know when that is.
+    """Our own training of a level of `OUR_ROWS`, stopped by the clock: a schedule needs not know when that is.
 
     layers  of encoder and decoder, "6+2"
-    like    the updates after which it stops, and after which its second stage begins, in place of the clock
+    like    the updates after which it stops, and after which its second stage begins, in place of the clock;
+            `plan.schedule` may then end there
     """
     sizes = plan.sizes
     model: dict[str, Any] = {
@@ -240,7 +247,7 @@ def training_overrides(
         *(f"model.{name}={value}" for name, value in model.items()),
         f"label_smoothing={RECIPE['label_smoothing']}",
         f"optimizer.learning_rate={RECIPE['learning_rate']}",
-        "schedule=inverse_sqrt",
+        f"schedule={plan.schedule}",
         f"schedule.warmup_steps={RECIPE['warmup_steps']}",
         f"trainer.max_steps={updates}",
         f"trainer.max_time={'null' if like else limit}",

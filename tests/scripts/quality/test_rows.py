@@ -45,7 +45,9 @@ def test_our_training_ends_by_the_clock(tmp_path: Path, row: str) -> None:
 
 
 def test_as_many_updates_as_another_training(tmp_path: Path) -> None:
-    (plan,), _ = parse(["C", "--seeds", "2", "--like", str(tmp_path)])
+    with pytest.raises(ValueError, match=r"^--schedule cosine ends .* by --like FOLDER$"):
+        parse(["C", "--schedule", "cosine"])
+    (plan,), _ = parse(["C", "--seeds", "2", "--like", str(tmp_path), "--schedule", "cosine"])
     with pytest.raises(Failed, match=r"^--like: no such training: .*train\.json$"):
         updates_of(tmp_path)
     (tmp_path / "train.json").write_text('{"updates": 3766, "train_seconds": 3600.0}')
@@ -65,6 +67,7 @@ def test_as_many_updates_as_another_training(tmp_path: Path) -> None:
         with initialize_config_dir(str(CONF.resolve()), version_base=None):
             config: Any = compose("config", overrides)
         assert (config.trainer.max_time, config.trainer.max_steps, config.data.stages) == (None, 3766, stages)
+        assert (config.schedule.name, config.schedule.total_steps) == ("cosine", 3766)
 
 
 def test_rows_of_several_seeds() -> None:
