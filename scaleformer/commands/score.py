@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -71,7 +71,10 @@ def main(options: Options, given: Sequence[str]) -> None:
     with translation_writer(options.output) as file, translation_bar("scoring") as progress:
         listed = field == "n_best"
         entries = [record["n_best"] if listed else [{"segments": record[field]}] for record in records]
-        lists = [[_hypothesis(entry) for entry in some] for some in entries]
+        lists = [
+            [DocumentHypothesis(tuple(e["segments"]), 0.0, e.get("score", 0.0), True) for e in some]  # its score counts
+            for some in entries
+        ]
         ranked = rescore(
             translator, sources, lists, length_penalty=alpha, old_weight=options.old_weight,
             batch_tokens=options.batch_tokens, progress=progress,
@@ -118,10 +121,6 @@ def _score_plain(options: Options, given: Sequence[str]) -> None:
         f"added: {found['added']:.2%} of the tokens of the text\n"
         f"written to {path}"
     )
-
-
-def _hypothesis(entry: Mapping[str, Any]) -> DocumentHypothesis:
-    return DocumentHypothesis(tuple(entry["segments"]), 0.0, entry.get("score", 0.0), True)  # only its score counts
 
 
 def _numbers(score: DocumentScore) -> dict[str, Any]:

@@ -125,3 +125,11 @@ def share_of_time(trainer: pl.Trainer | None) -> float | None:
     timers = [c for c in trainer.callbacks if isinstance(c, Timer)] if trainer is not None else []  # type: ignore[attr-defined]
     left = [(timer.time_elapsed(), timer.time_remaining()) for timer in timers]
     return next((passed / max(passed + rest, 1e-9) for passed, rest in left if rest is not None), None)
+
+
+def check_clock(what: str, trainer: pl.Trainer, mend: str) -> None:
+    """Raises ValueError where a share of `trainer.max_time` cannot be known, or is another in each process."""
+    if share_of_time(trainer) is None:
+        raise ValueError(f"{what}, and neither is set: {mend}")
+    if trainer.world_size > 1:
+        raise ValueError(f"{what}, and the clocks of {trainer.world_size} processes differ: {mend}")

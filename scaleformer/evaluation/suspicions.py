@@ -26,7 +26,8 @@ def suspicions(documents: Sequence[TranslatedDocument]) -> list[str]:
     Words are what spaces separate: the last two find little in scripts without spaces.
     """
     aligned = [s for d in documents for s in align_segments(d.hypothesis, d.target)]
-    few, many = (len(_sequences(side)) for side in (aligned, [s for d in documents for s in d.target]))
+    sides = aligned, [s for d in documents for s in d.target]
+    few, many = (len({text[i : i + 3] for text in side for i in range(len(text) - 2)}) for side in sides)
     if 10 * few < many:
         return [
             f"the translations have {few} different sequences of three characters, the references {many}: "
@@ -58,10 +59,6 @@ def suspicions(documents: Sequence[TranslatedDocument]) -> list[str]:
                 "of the corpus in the same order?"
             )
     return found
-
-
-def _sequences(segments: Iterable[str]) -> set[str]:
-    return {segment[i : i + 3] for segment in segments for i in range(len(segment) - 2)}
 
 
 def _words(segments: Iterable[str]) -> list[set[str]]:

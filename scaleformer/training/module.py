@@ -197,7 +197,7 @@ class TranslationModule(pl.LightningModule):
     def configure_optimizers(self) -> Any:
         fused = self.trainer.precision != "16-mixed"  # its scaler acts between gradients and optimizer
         optimizer = self.optimizer_config.build(self.named_parameters(), fused=fused)
-        scheduler = self.schedule_config.build(optimizer)
+        scheduler = self.schedule_config.build(optimizer, self.trainer)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

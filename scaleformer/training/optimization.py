@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+import pytorch_lightning as pl
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
+from scaleformer.data.stages import check_clock, share_of_time
 from scaleformer.system.schema import Natural, OneOf, Range, Share, check_fields
 
 OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
@@ -58,7 +60,7 @@ class ScheduleConfig:
 
     name          "inverse_sqrt" [Vaswani 2017, section 5.3], "cosine" or "constant"
     warmup_steps  steps of the linear rise from 0 that comes first
-    total_steps   where the cosine ends; null = trainer.max_steps
+    total_steps   where the cosine ends; null or -1 = with trainer.max_time
     floor         share of the peak at which the cosine ends
     """
 
@@ -69,34 +71,35 @@ class ScheduleConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "schedule")
-        if self.name == "cosine" and (self.total_steps is None or self.total_steps <= 0):
-            raise ValueError("schedule.name=cosine needs an end: set trainer.max_steps or schedule.total_steps")
         if self.floor and self.name != "cosine":
             raise ValueError(f"schedule.floor is {self.floor}: only schedule=cosine has a floor, not {self.name}")
 
-    def factor(self, step: int) -> float:
-        """Share of the peak learning rate at `step`, counted from 0."""
+    def factor(self, step: int, time: float = 0.0) -> float:
+        """Share of the peak learning rate at `step`, counted from 0, when this share of trainer.max_time has passed."""
         warmup = max(self.warmup_steps, 1)
         rise = min((step + 1) / warmup, 1.0)
         if self.name == "inverse_sqrt":
             return rise * math.sqrt(warmup / max(step + 1, warmup))
         if self.name == "cosine":
-            assert self.total_steps is not None
-            progress = min(max(step - warmup, 0) / max(self.total_steps - warmup, 1), 1.0)
+            steps = self.total_steps or -1
+            progress = min(max(step - warmup, 0) / max(steps - warmup, 1) if steps > 0 else time, 1.0)
             return rise * (self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * progress)))
         return rise
 
-    def notes(self, max_steps: int | None) -> list[str]:
-        """Lines for the user before a training of so many steps; None or -1 for no limit."""
-        if not 0 < (max_steps or -1) <= self.warmup_steps:
+    def notes(self, trainer: pl.Trainer) -> list[str]:
+        """Lines for the user before a training. Raises ValueError for a cosine whose end cannot be known."""
+        if self.name == "cosine" and (self.total_steps or -1) <= 0:
+            mend = "set trainer.max_steps, or take another schedule (schedule=inverse_sqrt)"
+            check_clock("schedule=cosine ends with trainer.max_steps or trainer.max_time", trainer, mend)
+        if not 0 < trainer.max_steps <= self.warmup_steps:
             return []
         return [
             f"the learning rate is still rising when training ends: schedule.warmup_steps={self.warmup_steps} is not "
-            f"below trainer.max_steps={max_steps}"
+            f"below trainer.max_steps={trainer.max_steps}"
         ]
 
-    def build(self, optimizer: torch.optim.Optimizer) -> LambdaLR:
-        return LambdaLR(optimizer, self.factor)
+    def build(self, optimizer: torch.optim.Optimizer, trainer: pl.Trainer | None = None) -> LambdaLR:
+        return LambdaLR(optimizer, lambda step: self.factor(step, share_of_time(trainer) or 0.0))
 
 
 def refresh_rates(scheduler: LambdaLR) -> None:

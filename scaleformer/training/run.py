@@ -160,7 +160,7 @@ def build(config: Mapping[str, Any], signals: SignalWatch, given: Sequence[str] 
         logger=loggers,
         plugins=[files],
     )
-    notes += stage_notes(settings.data, trainer)
+    notes += [*stage_notes(settings.data, trainer), *settings.schedule.notes(trainer)]
     prepare(data, settings)
 
     pl.seed_everything(settings.seed, verbose=False)
@@ -206,8 +206,7 @@ def train(parts: Run) -> None:
     """Fit, then record which data were read. Raises ValueError where no step was trained."""
     parameters = sum(p.numel() for p in parts.module.parameters())
     device = parts.trainer.accelerator.__class__.__name__
-    notes = [*parts.notes, *parts.settings.schedule.notes(parts.trainer.max_steps)]
-    print("\n".join([f"run {parts.directory}: {parameters:,} parameters on {device}", *notes]), flush=True)
+    print("\n".join([f"run {parts.directory}: {parameters:,} parameters on {device}", *parts.notes]), flush=True)
     try:
         _fit(parts)
     finally:

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytorch_lightning as pl
 
 from scaleformer.data.config import DataConfig
-from scaleformer.data.stages import last_step, share_of_time
+from scaleformer.data.stages import check_clock, last_step
 from scaleformer.system.schema import shown
 
 
@@ -18,10 +18,7 @@ def stage_notes(config: DataConfig, trainer: pl.Trainer) -> list[str]:
     if shares := [until for until, step in ends if step is None]:
         what = f"data.stages: until={shares[0]} is a share of trainer.max_steps or trainer.max_time"
         mend = "give until in steps, set trainer.max_steps, or train without stages (data.stages=null)"
-        if share_of_time(trainer) is None:
-            raise ValueError(f"{what}, and neither is set: {mend}")
-        if trainer.world_size > 1:
-            raise ValueError(f"{what}, and the clocks of {trainer.world_size} processes differ: {mend}")
+        check_clock(what, trainer, mend)
     # A share may leave a stage without a step in a run of one or two, which only tries a preset.
     steps = [(step, isinstance(until, int)) for until, step in ends if step is not None]
     steps = [(0, True), *steps, *([(most, True)] if most > 0 and ends else [])]

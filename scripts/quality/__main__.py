@@ -64,7 +64,7 @@ def parse(given: Sequence[str] | None) -> tuple[list[Plan], list[str]]:
         "--like", metavar="FOLDER", help="of rows of another seed: as many updates as there, whatever the clock says"
     )
     parser.add_argument(
-        "--schedule", default="inverse_sqrt", help="of our rows: inverse_sqrt, or cosine, to 0 at the end of --like"
+        "--schedule", default="inverse_sqrt", help="of our rows: inverse_sqrt, or cosine, which falls to 0"
     )
     parser.add_argument("--environments", help="folder of the other programs; by default OUTPUT/environments")
     values = vars(parser.parse_args(given))

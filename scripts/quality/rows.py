@@ -83,11 +83,6 @@ class Plan:
     like: str | None = None
     schedule: Literal["inverse_sqrt", "cosine"] = "inverse_sqrt"
 
-    def __post_init__(self) -> None:
-        """Raises ValueError for a schedule that needs to know its end."""
-        if self.schedule == "cosine" and not self.like:
-            raise ValueError("--schedule cosine ends after a number of updates: say how many by --like FOLDER")
-
     @property
     def job(self) -> dict[str, Any]:
         """What a program gets, besides its texts."""
@@ -212,11 +207,10 @@ def updates_of(work: Path) -> tuple[int, int | None]:
 def training_overrides(
     plan: Plan, level: str, run: Path, cache: Path, layers: str = "", like: tuple[int, int | None] | None = None
 ) -> list[str]:
-    """Our own training of a level of `OUR_ROWS`, stopped by the clock: a schedule needs not know when that is.
+    """Our own training of a level of `OUR_ROWS`, stopped by the clock, at which a cosine ends, too.
 
     layers  of encoder and decoder, "6+2"
-    like    the updates after which it stops, and after which its second stage begins, in place of the clock;
-            `plan.schedule` may then end there
+    like    the updates after which it stops, and after which its second stage begins, in place of the clock
     """
     sizes = plan.sizes
     model: dict[str, Any] = {

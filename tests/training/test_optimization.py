@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
+from pytorch_lightning.callbacks import Timer
 from torch import nn
 
-from scaleformer.training.optimization import OptimizerConfig, ScheduleConfig
+from scaleformer.training.optimization import OptimizerConfig, ScheduleConfig, refresh_rates
 
 
 def test_inverse_sqrt_rises_then_falls_with_the_root_of_the_step() -> None:
@@ -26,9 +29,34 @@ def test_cosine_rises_then_falls_to_its_floor() -> None:
     assert schedule.factor(35) == pytest.approx(0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi / 4)))
 
 
-@pytest.mark.parametrize(("steps", "told"), [(3, True), (4, True), (5, False), (-1, False), (None, False)])
-def test_a_warmup_that_outlasts_the_training_is_told(steps: int | None, told: bool) -> None:
-    assert bool(ScheduleConfig("constant", warmup_steps=4).notes(steps)) == told
+@pytest.mark.parametrize(("steps", "told"), [(3, True), (4, True), (5, False), (-1, False)])
+def test_a_warmup_that_outlasts_the_training_is_told(steps: int, told: bool) -> None:
+    trainer = SimpleNamespace(max_steps=steps, callbacks=[])
+    assert bool(ScheduleConfig("constant", warmup_steps=4).notes(trainer)) == told  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("steps", [None, -1])
+def test_a_cosine_without_steps_ends_with_the_time(monkeypatch: pytest.MonkeyPatch, steps: int | None) -> None:
+    schedule = ScheduleConfig("cosine", warmup_steps=10, total_steps=steps, floor=0.1)
+    assert schedule.factor(4, 0.0) == pytest.approx(0.5)
+    assert schedule.factor(4, 0.5) == pytest.approx(0.5 * (0.1 + 0.9 * 0.5))  # still rising
+    assert schedule.factor(1000, 0.25) == pytest.approx(0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi / 4)))
+    assert schedule.factor(1000, 1.0) == schedule.factor(1000, 1.1) == pytest.approx(0.1)
+    clock = Timer("00:00:01:40")
+    monkeypatch.setattr(clock, "time_elapsed", lambda stage=None: 50.0)
+    trainer: Any = SimpleNamespace(callbacks=[clock], max_steps=-1, world_size=1)
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=2.0)
+    assert schedule.notes(trainer) == []
+    scheduler = schedule.build(optimizer, trainer)
+    scheduler.last_epoch = 20
+    refresh_rates(scheduler)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(2 * (0.1 + 0.9 * 0.5))
+    trainer.world_size = 2
+    with pytest.raises(ValueError, match=r"^schedule=cosine ends .*, and the clocks of 2 processes differ: set"):
+        schedule.notes(trainer)
+    trainer.callbacks = []
+    with pytest.raises(ValueError, match=r"^schedule=cosine ends with .*, and neither is set: set trainer.max_steps"):
+        schedule.notes(trainer)
 
 
 def test_constant_stays_where_the_warmup_ends() -> None:
@@ -67,7 +95,6 @@ def test_only_matrices_decay_and_the_schedule_drives_the_rate() -> None:
         ),
         (lambda: OptimizerConfig(eps=0.0), "optimizer.eps is 0.0: it must be a float above 0"),
         (lambda: ScheduleConfig(name="step"), "it must be one of inverse_sqrt"),
-        (lambda: ScheduleConfig(name="cosine", total_steps=-1), "set trainer.max_steps"),
         (lambda: ScheduleConfig(warmup_steps=-5), "schedule.warmup_steps is -5: it must be an int of at least 0"),
         (lambda: ScheduleConfig(floor=0.5), "only schedule=cosine has a floor, not inverse_sqrt"),
         (lambda: ScheduleConfig(floor=-1.0), r"schedule.floor is -1.0: it must be a float from 0 to 1"),
@@ -78,7 +105,7 @@ def test_only_matrices_decay_and_the_schedule_drives_the_rate() -> None:
         ),
     ],
     ids=[
-        *("optimizer", "rate", "decay", "decay no number", "eps", "schedule", "cosine without end", "warmup"),
+        *("optimizer", "rate", "decay", "decay no number", "eps", "schedule", "warmup"),
         *("floor of another", "below 0", "above the peak", "no number"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import signal
 from pathlib import Path
@@ -116,11 +117,22 @@ def test_a_run_may_be_shorter_than_its_stages(
 
 def test_shares_of_the_time(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that goes on by a hundredth with each batch that is handed out."""
-    now = iter(range(1, 1000))
+    now = iter(range(1000))
     monkeypatch.setattr("scaleformer.data.stages.share_of_time", lambda trainer: next(now) / 100)
-    monkeypatch.setattr("scaleformer.training.stages.share_of_time", lambda trainer: 0.0)
     limits = ("trainer.max_steps=-1", "trainer.max_time=00:00:01:00", "+trainer.max_epochs=2")
     training.run(configure(tmp_path, cache, *OPTIONS, *limits, "data.stages=[{level: segment, until: 0.05}, {}]"))
     corpora = json.loads((tmp_path / "results" / "data.json").read_text())["corpora"]
-    assert corpora["stage 1"]["steps"] == 4  # asked once before the first batch
+    assert corpora["stage 1"]["steps"] == 4  # asked once at the start, and once before the first batch
     assert corpora["stage 2"]["epochs"] == 1
+
+
+def test_a_cosine_by_the_clock(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of the time goes by with each update: the rate of the last of four is (1 + cos(0.75 pi)) / 2."""
+    monkeypatch.setattr("scaleformer.training.optimization.share_of_time", lambda trainer: trainer.global_step / 4)
+    limits = ("trainer.max_steps=-1", "trainer.max_time=00:00:01:00", "+trainer.max_epochs=1")
+    schedule = ("schedule=cosine", "schedule.warmup_steps=1", "optimizer.learning_rate=1.0")
+    parts = configure(tmp_path, cache, *OPTIONS, *limits, *schedule, "trainer.log_every_n_steps=1")
+    training.run(parts)
+    rows = csv.DictReader((tmp_path / "metrics.csv").open())
+    rates = [float(row["train/learning_rate"]) for row in rows if row["train/learning_rate"]]
+    assert rates[:4] == pytest.approx([1.0, 0.5 + 0.5**1.5, 0.5, 0.5 - 0.5**1.5])

@@ -45,8 +45,6 @@ def test_our_training_ends_by_the_clock(tmp_path: Path, row: str) -> None:
 
 
 def test_as_many_updates_as_another_training(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"^--schedule cosine ends .* by --like FOLDER$"):
-        parse(["C", "--schedule", "cosine"])
     (plan,), _ = parse(["C", "--seeds", "2", "--like", str(tmp_path), "--schedule", "cosine"])
     with pytest.raises(Failed, match=r"^--like: no such training: .*train\.json$"):
         updates_of(tmp_path)
