@@ -2,10 +2,11 @@
 
     python -m scripts.one_form RUN DOCUMENTS.jsonl OUTPUT.jsonl [--share 0.5] [--languages en es]
 
-The terms are those of `scripts.term_report`. In a document that writes one in several forms, all places are asked for
-the most frequent form there, if it has been written `LEAST` times and in `--share` of the places. OUTPUT.jsonl gets the
-translations, and beside each document the `terms` that it was asked for. Prints the share of repeated terms in the most
-frequent form of their document before and after and, where the documents have references, BLEU and chrF++ of both.
+The terms are those of `scripts.term_report`. Where a document that repeats a term has not written it in one form, all
+places are asked for the form that is most frequent there or, failing that, in all documents together: one that was
+written `LEAST` times and in `--share` of the places. OUTPUT.jsonl gets the translations, and beside each document the
+`terms` that it was asked for. Prints the share of places in the most frequent form of their document before and after,
+of all repeated terms and of those asked for, and where the documents have references, BLEU and chrF++ of both.
 """
 
 from __future__ import annotations
@@ -42,33 +43,42 @@ def forms_by_document(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, 
     }
 
 
-def in_one_form(terms: Mapping[str, Mapping[str | None, int]], share: float) -> dict[str, str]:
-    """The form to ask for, of each term of a document that is written in several."""
-    asked: dict[str, str] = {}
-    for source, forms in terms.items():
-        form, count = max(forms.items(), key=lambda one: (one[0] is not None, one[1]))
-        if form is not None and len(forms) > 1 and count >= max(LEAST, share * sum(forms.values())):
-            asked[source] = form
+def clear_form(forms: Mapping[str | None, int], share: float) -> str | None:
+    """The most frequent form of a term, if it stands in that share of its places."""
+    form, count = max(forms.items(), key=lambda one: (one[0] is not None, one[1]))
+    return form if count >= max(LEAST, share * sum(forms.values())) else None
+
+
+def in_one_form(rows: Sequence[Mapping[str, Any]], share: float) -> dict[str, dict[str, str]]:
+    """For each document the terms to ask for, with their forms."""
+    everywhere = {row["source"]: clear_form({f["target"]: f["count"] for f in row["forms"]}, share) for row in rows}
+    asked: dict[str, dict[str, str]] = {}
+    for name, terms in forms_by_document(rows).items():
+        several = {source: forms for source, forms in terms.items() if len(forms) > 1 or None in forms}
+        found = {source: clear_form(forms, share) or everywhere[source] for source, forms in several.items()}
+        asked[name] = {source: form for source, form in found.items() if form is not None}
     return asked
 
 
 def told(
-    when: str, rows: Sequence[Mapping[str, Any]], documents: Sequence[Document], texts: Sequence[Translation]
+    rows: Sequence[Mapping[str, Any]],
+    asked: Mapping[str, Mapping[str, str]],
+    documents: Sequence[Document],
+    texts: Sequence[Translation],
 ) -> str:
-    """The line of one translation: its terms, and its scores where there are references."""
-    each = [forms for terms in forms_by_document(rows).values() for forms in terms.values()]
-    places = sum(sum(forms.values()) for forms in each)
-    best = sum(max((count for form, count in forms.items() if form is not None), default=0) for forms in each)
-    one = sum(len(forms) == 1 and None not in forms for forms in each)
-    line = f"{when}: {best:,} of {places:,} places ({best / max(places, 1):.1%}) in the most frequent form of their "
-    line += f"document, {one:,} of {len(each):,} terms ({one / max(len(each), 1):.1%}) in one form"
+    """The lines of one translation: its terms, and its scores where there are references."""
+    each = [(name, *one) for name, terms in forms_by_document(rows).items() for one in terms.items()]
+    lines = []
+    for what, some in ("repeated", each), ("asked for", [one for one in each if one[1] in asked.get(one[0], {})]):
+        places = sum(sum(forms.values()) for *_, forms in some)
+        best = sum(max((count for form, count in forms.items() if form), default=0) for *_, forms in some)
+        share = f"{best:,} of {places:,} places ({best / max(places, 1):.1%})"
+        lines.append(f"  {what}: {len(some):,} terms, {share} in the most frequent form of their document")
     if all(document.target for document in documents):
-        scores = {
-            score.metric: score.score
-            for score in score_plain(documents, [t.segments for t in texts], ter=False).report.scores
-        }
-        line += "".join(f", {name} {scores[name]:.2f}" for name in ("d-BLEU", "chrF++"))
-    return line
+        report = score_plain(documents, [one.segments for one in texts], ter=False).report
+        scores = {score.metric: score.score for score in report.scores}
+        lines.append(", ".join(f"  {name} {scores[name]:.2f}" for name in ("d-BLEU", "chrF++")))
+    return "\n".join(lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -88,14 +98,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     request = translator.request([d.source for d in documents], names=names, languages=(source, target))
     first = translator.translate_documents(request)
     rows = term_report(translator, request, first)
-    print(told("before", rows, documents, first), flush=True)
-    found = forms_by_document(rows)
-    asked = [in_one_form(found.get(name, {}), given.share) for name in names]
-    second = translator.translate_documents(replace(request, terms=asked))
-    print(told("after ", term_report(translator, request, second), documents, second))
+    asked = in_one_form(rows, given.share)
+    print(f"before:\n{told(rows, asked, documents, first)}", flush=True)
+    second = translator.translate_documents(replace(request, terms=[asked.get(name, {}) for name in names]))
+    print(f"after:\n{told(term_report(translator, request, second), asked, documents, second)}")
     with atomic_writer(Path(given.output)) as file:
-        for name, document, translation, terms in zip(names, documents, second, asked, strict=True):
-            record = {"id": name, "source": document.source, "target": translation.segments, "terms": terms}
+        for name, document, translation in zip(names, documents, second, strict=True):
+            record = {
+                "id": name,
+                "source": document.source,
+                "target": translation.segments,
+                "terms": asked.get(name, {}),
+            }
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 

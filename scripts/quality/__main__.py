@@ -26,7 +26,7 @@ from scaleformer.system.files import atomic_writer
 from scaleformer.system.schema import from_mapping
 from scripts.bench_training.models import Sizes
 from scripts.quality.programs import Failed
-from scripts.quality.rows import BY_DEFAULT, ROWS, Bench, Plan, table
+from scripts.quality.rows import BY_DEFAULT, RECIPE, ROWS, Bench, Plan, table
 
 
 def parse(given: Sequence[str] | None) -> tuple[list[Plan], list[str]]:
@@ -65,6 +65,9 @@ def parse(given: Sequence[str] | None) -> tuple[list[Plan], list[str]]:
     )
     parser.add_argument(
         "--schedule", default="inverse_sqrt", help="of our rows: inverse_sqrt, or cosine, which falls to 0"
+    )
+    parser.add_argument(
+        "--learning-rate", type=float, default=RECIPE["learning_rate"], help="of our rows, the peak of the schedule"
     )
     parser.add_argument("--environments", help="folder of the other programs; by default OUTPUT/environments")
     values = vars(parser.parse_args(given))

@@ -83,6 +83,7 @@ class Plan:
     environments: str
     like: str | None = None
     schedule: Literal["inverse_sqrt", "cosine"] = "inverse_sqrt"
+    learning_rate: Annotated[float, Range(gt=0)] = RECIPE["learning_rate"]
 
     @property
     def job(self) -> dict[str, Any]:
@@ -127,7 +128,7 @@ class Bench:
         facts, hypotheses = self._ours(level) if program == OURS else self._other(program, level)
         scores = score_plain(self.documents, hypotheses, ter=False)
         facts["leaks"] = seen_and_unseen(scores.documents, self.splits.sources["train"])
-        shared = {name: getattr(self.plan, name) for name in ("minutes", "recipe", "seed", "schedule")}
+        shared = {name: getattr(self.plan, name) for name in ("minutes", "recipe", "seed", "schedule", "learning_rate")}
         shared |= {"sizes": asdict(self.plan.sizes), **({"minutes": None} if self.plan.like else {})}
         write_plain(result, scores, {"program": program, "level": level, **shared, **facts})
         return True
@@ -241,7 +242,7 @@ def training_overrides(
         f"tokenizer.vocab_size={sizes.vocabulary}",
         *(f"model.{name}={value}" for name, value in model.items()),
         f"label_smoothing={RECIPE['label_smoothing']}",
-        f"optimizer.learning_rate={RECIPE['learning_rate']}",
+        f"optimizer.learning_rate={plan.learning_rate}",
         f"schedule={plan.schedule}",
         f"schedule.warmup_steps={RECIPE['warmup_steps']}",
         f"trainer.max_steps={updates}",

@@ -14,7 +14,10 @@ from tests.runs import DOCUMENTS, make_run, write_corpus
 
 
 def row(source: str, **forms: dict[str, list[int]]) -> dict[str, Any]:
-    told = [{"target": None if form == "nothing" else form, "where": where} for form, where in forms.items()]
+    told = [
+        {"target": None if form == "nothing" else form, "count": sum(map(len, where.values())), "where": where}
+        for form, where in forms.items()
+    ]
     return {"source": source, "forms": told}
 
 
@@ -27,16 +30,21 @@ def test_the_forms_of_each_document() -> None:
 
 
 def test_the_most_frequent_form_is_asked_for_where_it_is_clear() -> None:
-    terms: dict[str, dict[str | None, int]] = {
-        "in one form": {"a": 3},
-        "clear": {"a": 2, "b": 1},
-        "missing": {None: 2, "a": 2},
-        "once": {"a": 1, "b": 1},
-        "scattered": {"a": 2, "b": 1, "c": 1, "d": 1},
-        "never": {None: 4},
-    }
-    assert in_one_form(terms, 0.5) == {"clear": "a", "missing": "a"}
-    assert in_one_form(terms, 0.4) == {"clear": "a", "missing": "a", "scattered": "a"}
+    """A document with two places or more, not all in one form: the form that is clear there, else that of all."""
+    rows = [
+        row("in one form", a={"d": [1, 2, 3]}),
+        row("clear", a={"d": [1, 1]}, b={"d": [2]}),
+        row("missing", a={"d": [1, 2]}, nothing={"d": [3, 4]}),
+        row("scattered", a={"d": [1, 2]}, b={"d": [3]}, c={"d": [4]}, e={"d": [5]}),
+        row("never", nothing={"d": [1, 2, 3]}),
+        row("clear elsewhere", a={"d": [1], "other": [1, 2]}, b={"d": [2]}),
+        row("here, not there", a={"d": [1, 2]}, b={"d": [3], "other": [1, 2, 3, 4]}),
+        row("once", a={"d": [1]}, b={"other": [1, 2]}),
+    ]
+    asked = {"clear": "a", "missing": "a", "clear elsewhere": "a", "here, not there": "a"}
+    assert in_one_form(rows, 0.5) == {"d": asked, "other": {}}
+    assert in_one_form(rows, 0.4)["d"] == {**asked, "scattered": "a"}
+    assert in_one_form(rows, 0.7)["d"] == {"clear elsewhere": "a", "here, not there": "b"}
 
 
 def test_documents_are_translated_again_with_their_own_terms(
@@ -50,5 +58,8 @@ def test_documents_are_translated_again_with_their_own_terms(
     found = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
     assert [record["terms"] for record in found] == [{"cat": "Kater"}, {}, {}]
     assert ["Kater" in " ".join(record["target"]) for record in found] == [True, False, False]
-    said = "before: 2 of 5 places (40.0%) in the most frequent form of their document, 0 of 2 terms (0.0%) in one form"
-    assert said in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert said.startswith(
+        "before:\n  repeated: 2 terms, 2 of 5 places (40.0%) in the most frequent form of their document\n"
+        "  asked for: 1 terms, 2 of 3 places (66.7%) in the most frequent form of their document\n  d-BLEU "
+    )

@@ -16,7 +16,7 @@ from tests.processes import assert_same
 from tests.trainings import FAST, Command, configure, only_line
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pytorch_lightning", "ignore:.*treespec")
-OPTIONS = (*FAST, "trainer.val_check_interval=2")
+OPTIONS = (*FAST, "trainer.val_check_interval=2", "schedule.warmup_steps=1")
 TERMS = ["kubernetes", "猫", "machine learning"]
 PIECES = ["▁kubernetes", "猫", "▁machine▁learning"]
 SIDES = {

@@ -30,7 +30,13 @@ from tests.runs import DOCUMENTS, make_run, tokenizer
 from tests.trainings import FAST, Command, configure, only_line, weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pytorch_lightning", "ignore:.*treespec")
-OPTIONS = (*FAST, "trainer.val_check_interval=2", "model.dropout=0.1", "model.decoder_layers=2")
+OPTIONS = (
+    *FAST,
+    "trainer.val_check_interval=2",
+    "model.dropout=0.1",
+    "model.decoder_layers=2",
+    "schedule.warmup_steps=1",
+)
 FROZEN = re.compile(r"model\.(encoder|encoder_norm|decoder\.0|\w+_embedding|output_weight)\b")
 
 

@@ -32,7 +32,7 @@ def test_our_training_ends_by_the_clock(tmp_path: Path, row: str) -> None:
     with initialize_config_dir(str(CONF.resolve()), version_base=None):
         config: Any = compose("config", overrides)
     assert (config.trainer.max_time, config.trainer.max_steps) == ("00:01:01:30", -1)
-    assert config.schedule.name == "inverse_sqrt"
+    assert (config.schedule.name, config.optimizer.learning_rate) == ("inverse_sqrt", 2e-3)
     assert config.data.level == ("segment" if level == "sentences" else "document")
     wanted = {"6+2": (6, 2), "7+1": (7, 1)}.get(row.rpartition("-")[2], (4, 4))
     assert (config.model.encoder_layers, config.model.decoder_layers) == wanted
@@ -45,7 +45,9 @@ def test_our_training_ends_by_the_clock(tmp_path: Path, row: str) -> None:
 
 
 def test_as_many_updates_as_another_training(tmp_path: Path) -> None:
-    (plan,), _ = parse(["C", "--seeds", "2", "--like", str(tmp_path), "--schedule", "cosine"])
+    (plan,), _ = parse(
+        ["C", "--seeds", "2", "--like", str(tmp_path), "--schedule", "cosine", "--learning-rate", "5e-3"]
+    )
     with pytest.raises(Failed, match=r"^--like: no such training: .*train\.json$"):
         updates_of(tmp_path)
     (tmp_path / "train.json").write_text('{"updates": 3766, "train_seconds": 3600.0}')
@@ -66,6 +68,7 @@ def test_as_many_updates_as_another_training(tmp_path: Path) -> None:
             config: Any = compose("config", overrides)
         assert (config.trainer.max_time, config.trainer.max_steps, config.data.stages) == (None, 3766, stages)
         assert (config.schedule.name, config.schedule.total_steps) == ("cosine", 3766)
+        assert config.optimizer.learning_rate == 5e-3
 
 
 def test_rows_of_several_seeds() -> None:
