@@ -11,7 +11,6 @@ of all repeated terms and of those asked for, and where the documents have refer
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,13 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from scaleformer.evaluation.plain import score_plain
-from scaleformer.formats.json_lines import read_jsonl
 from scaleformer.system.errors import one_line_errors
 from scaleformer.system.files import atomic_writer
 from scaleformer.text.documents import Document
 from scaleformer.translation.translations import Translation
-from scaleformer.translation.translator import Translator
-from scripts.term_report import term_report
+from scripts.term_report import parser_of, request_of, term_report
 
 LEAST = 2
 
@@ -82,20 +79,14 @@ def told(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run")
-    parser.add_argument("documents")
+    parser = parser_of(__doc__)
     parser.add_argument("output")
     parser.add_argument(
         "--share", type=float, default=0.5, help="of the places that a form needs to be asked for in all"
     )
-    parser.add_argument("--languages", nargs=2, metavar=("SOURCE", "TARGET"), help="where the training names none")
     given = parser.parse_args(arguments)
-    translator = Translator.load(given.run)
-    source, target = given.languages or translator.languages()
-    documents = list(read_jsonl(given.documents, require_target=False))
+    translator, documents, request = request_of(given)
     names = [document.id for document in documents]
-    request = translator.request([d.source for d in documents], names=names, languages=(source, target))
     first = translator.translate_documents(request)
     rows = term_report(translator, request, first)
     asked = in_one_form(rows, given.share)

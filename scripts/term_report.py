@@ -30,6 +30,7 @@ from scaleformer.formats.json_lines import read_jsonl
 from scaleformer.formats.terms import read_terms
 from scaleformer.system.errors import one_line_errors
 from scaleformer.system.provenance import write_result
+from scaleformer.text.documents import Document
 from scaleformer.text.spans import find_spans
 from scaleformer.text.stems import bare, stem
 from scaleformer.text.terms import Term, find_terms
@@ -292,22 +293,32 @@ def summary(rows: Sequence[Mapping[str, Any]], most: int = 10) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parser_of(description: str | None) -> argparse.ArgumentParser:
+    """Arguments of a run, of documents, and of their languages."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run")
     parser.add_argument("documents")
-    parser.add_argument("report")
-    parser.add_argument("--terms", help="a file of terms that are asked for")
     parser.add_argument("--languages", nargs=2, metavar=("SOURCE", "TARGET"), help="where the training names none")
-    given = parser.parse_args(arguments)
+    return parser
+
+
+def request_of(given: argparse.Namespace, terms: str | None = None) -> tuple[Translator, list[Document], Request]:
+    """The model of these arguments, its documents, and the request for them, with a file of terms."""
     translator = Translator.load(given.run)
     source, target = given.languages or translator.languages()
-    terms = {} if given.terms is None else read_terms(given.terms, (source or None, target or None))
+    asked = {} if terms is None else read_terms(terms, (source or None, target or None))
     documents = list(read_jsonl(given.documents, require_target=False))
     names = [document.id for document in documents]
-    request = translator.request(
-        [document.source for document in documents], names=names, terms=terms, languages=(source, target)
-    )
+    texts = [document.source for document in documents]
+    return translator, documents, translator.request(texts, names=names, terms=asked, languages=(source, target))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("report")
+    parser.add_argument("--terms", help="a file of terms that are asked for")
+    given = parser.parse_args(arguments)
+    translator, documents, request = request_of(given, given.terms)
     rows = term_report(translator, request, translator.translate_documents(request))
     facts = {"kind": "terms", "documents": len(documents), "terms": rows}
     write_result(Path(given.report), {**provenance_of(translator), **facts})

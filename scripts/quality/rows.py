@@ -61,7 +61,7 @@ ROWS = (*BY_DEFAULT, *(row for level in OUR_ROWS if (row := f"{OURS}-{level}") n
 RECIPE = {"learning_rate": 2e-3, "warmup_steps": 400, "label_smoothing": 0.1, "batch_tokens": 8192, "dropout": 0.1}
 SHORT = 64  # tokens of a piece, one or two segments of a manual: it costs what a sentence does
 VALIDATION = 64  # examples, as many as our own training of sentences translates at a validation
-PIECES = 16  # of documents instead, some 200 segments: 64 took a tenth of the time
+PIECES = 16  # of documents instead, some 200 segments
 NAMES = {OURS: "Scaleformer", HUGGING_FACE: "Hugging Face (Marian)", JOEYNMT: "JoeyNMT", EOLE: "eole"}
 
 

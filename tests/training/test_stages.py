@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import signal
 from pathlib import Path
@@ -133,6 +132,5 @@ def test_a_cosine_by_the_clock(tmp_path: Path, cache: Path, monkeypatch: pytest.
     schedule = ("schedule=cosine", "schedule.warmup_steps=1", "optimizer.learning_rate=1.0")
     parts = configure(tmp_path, cache, *OPTIONS, *limits, *schedule, "trainer.log_every_n_steps=1")
     training.run(parts)
-    rows = csv.DictReader((tmp_path / "metrics.csv").open())
-    rates = [float(row["train/learning_rate"]) for row in rows if row["train/learning_rate"]]
+    rates = [float(row["train/learning_rate"]) for row in read_metrics(tmp_path) if row["train/learning_rate"]]
     assert rates[:4] == pytest.approx([1.0, 0.5 + 0.5**1.5, 0.5, 0.5 - 0.5**1.5])
