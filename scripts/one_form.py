@@ -22,7 +22,8 @@ from scaleformer.system.errors import one_line_errors
 from scaleformer.system.files import atomic_writer
 from scaleformer.text.documents import Document
 from scaleformer.translation.translations import Translation
-from scripts.term_report import parser_of, request_of, term_report
+from scripts.term_report import term_report
+from scripts.term_request import parser_of, request_of
 
 LEAST = 2
 

@@ -12,7 +12,6 @@ segments that have the term.
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,11 +25,8 @@ import regex
 
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.evaluation.translation_run import provenance_of
-from scaleformer.formats.json_lines import read_jsonl
-from scaleformer.formats.terms import read_terms
 from scaleformer.system.errors import one_line_errors
 from scaleformer.system.provenance import write_result
-from scaleformer.text.documents import Document
 from scaleformer.text.spans import find_spans
 from scaleformer.text.stems import bare, stem
 from scaleformer.text.terms import Term, find_terms
@@ -40,6 +36,7 @@ from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
 from scaleformer.translation.word_alignments import align_words
 from scaleformer.vocabulary import SPACE
+from scripts.term_request import parser_of, request_of
 
 LEAST, WORDS = 3, 3
 UNUSUAL, RARE = 20.0, 10.0  # how much oftener than expected a term is, and at least each word of a longer one
@@ -291,26 +288,6 @@ def summary(rows: Sequence[Mapping[str, Any]], most: int = 10) -> str:
         forms = ", ".join(f"{form['target'] or '(not found)'} {form['count']:,}" for form in row["forms"])
         lines.append(f"  {row['source']}: {forms}")
     return "\n".join(lines)
-
-
-def parser_of(description: str | None) -> argparse.ArgumentParser:
-    """Arguments of a run, of documents, and of their languages."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run")
-    parser.add_argument("documents")
-    parser.add_argument("--languages", nargs=2, metavar=("SOURCE", "TARGET"), help="where the training names none")
-    return parser
-
-
-def request_of(given: argparse.Namespace, terms: str | None = None) -> tuple[Translator, list[Document], Request]:
-    """The model of these arguments, its documents, and the request for them, with a file of terms."""
-    translator = Translator.load(given.run)
-    source, target = given.languages or translator.languages()
-    asked = {} if terms is None else read_terms(terms, (source or None, target or None))
-    documents = list(read_jsonl(given.documents, require_target=False))
-    names = [document.id for document in documents]
-    texts = [document.source for document in documents]
-    return translator, documents, translator.request(texts, names=names, terms=asked, languages=(source, target))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
