@@ -24,7 +24,7 @@ train: install  ## Train, evaluate and show the default experiment (embedded cor
 	$(BIN)/scaleformer train
 
 test: install  ## Run the tests in two processes
-	$(BIN)/python -m pytest -n 2 --dist loadscope
+	$(BIN)/python -m pytest -n 2 --dist loadscope --max-worker-restart 0
 
 lint: install  ## Style, types, and pages that are hard to read
 	$(BIN)/ruff check .
