@@ -23,8 +23,6 @@ PLACEHOLDERS = tuple(f"\u27e8{n}\u27e9" for n in range(1, 10))
 PLACEHOLDER = SEP3 + 1  # the id of the first placeholder
 #: Every vocabulary begins with these pieces; the place of each is its id.
 SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>", "<sep>", "<sep0>", "<sep2>", "<sep3>", *PLACEHOLDERS)
-#: Enclose the translation of the preceding term in a source; only with `data.annotate_terms`.
-TERM_BEGIN, TERM_END = TERM_PIECES = ("\u27e8=\u27e9", "\u27e8/\u27e9")
 
 SPACE = "\u2581"  # how pieces write a space
 

@@ -1,5 +1,7 @@
 """Are requested terms used? Tests words of the test split that the training split translates in two ways.
 
+A lexicon of the training split (IBM model 1, `scaleformer.data.align.lexicon`) finds the two ways.
+
     python -m scripts.terms CHECKPOINT [--data FOLDER] [--count 300] [--ask other]
 
 Each word is requested as in the reference, or in the other way, with two segments on either side. Prints and writes the
@@ -14,9 +16,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
+import numpy as np
+import regex
 import sacrebleu
 
-from scaleformer.data.augment.annotating import learn_partners
+from scaleformer.data.align.lexicon import WORD_PAIRS, Lexicon, Vocabulary, learn
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.evaluation.corpus import choose_corpus
 from scaleformer.evaluation.translation_run import provenance_of, results_folder
@@ -26,6 +30,7 @@ from scaleformer.system.provenance import write_result
 from scaleformer.text.documents import Document
 from scaleformer.text.stems import stem
 from scaleformer.text.terms import Term, find_terms
+from scaleformer.text.words import unspaced
 from scaleformer.translation.request import Request
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
@@ -34,6 +39,9 @@ from scripts.arguments import Parser
 Ask = Literal["reference", "other"]
 LIKELY = 0.1  # least probability of each of the two translations, in either direction
 SHORTEST = 4  # letters in such a word
+_WORD = regex.compile(r"(?<!\w)[\p{L}\p{M}][\w\p{M}]*")  # excludes placeholders and numbers
+
+Partners = dict[str, dict[str, float]]  # source word, target word: the lower of their two probabilities
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,41 @@ class TermScore:
     bleu_after: float
     others: int
     changed: int
+
+
+def learn_partners(documents: Iterable[Document], likely: float) -> Partners:
+    """Words that are likely translations of each other, learned from the one-to-one beads until these have `WORD_PAIRS`
+    pairs of words; likely: the least probability, in both directions. Cost O(WORD_PAIRS)."""
+    stems: dict[str, int] = {}
+    sides = Vocabulary(stems), Vocabulary(stems)
+    beads: list[tuple[np.ndarray, np.ndarray]] = []
+    names: tuple[dict[int, str], dict[int, str]] = ({}, {})
+    pairs = 0
+    for document in documents:
+        for source, target in document.parts():
+            if len(source) == len(target) == 1 and pairs < WORD_PAIRS:
+                bead = []
+                for vocabulary, texts, known in zip(sides, (source, target), names, strict=True):
+                    words = [word.casefold() for word in _WORD.findall(texts[0]) if not unspaced(word)]
+                    numbers = vocabulary.add(" ".join(words))
+                    known.update(zip(numbers.tolist(), words, strict=True))
+                    bead.append(numbers)
+                pairs += (len(bead[0]) + 1) * (len(bead[1]) + 1)
+                beads.append((bead[0], bead[1]))
+        if pairs >= WORD_PAIRS:
+            break
+    forward, backward = learn(beads, [len(side) for side in sides], seed=0)
+    back = _likely(backward, likely)
+    found: Partners = {}
+    for (source_word, target_word), probability in _likely(forward, likely).items():
+        least = min(probability, back.get((target_word, source_word), 0.0))
+        if least >= likely:
+            found.setdefault(names[0][source_word], {})[names[1][target_word]] = round(least, 4)
+    return found
+
+
+def _likely(lexicon: Lexicon, least: float) -> dict[tuple[int, int], float]:
+    return {(given, other): value for given, other, value in lexicon.pairs(least)}
 
 
 def two_ways(documents: Iterable[Document], language: str = "") -> dict[str, tuple[str, str]]:
@@ -175,8 +218,7 @@ def main(given: Sequence[str] | None = None) -> None:
     score = score_terms(translator, required, translator.decoding)
     path = Path(options.output or results_folder(translator.path) / f"terms-{options.ask}-{options.split}.json")
     conditions = {"kind": "terms", "ask": options.ask, "split": options.split, "required": options.count}
-    pieces = translator.source_tokenizer.has_terms
-    write_result(path, {**provenance_of(translator), **conditions, "annotated": pieces, "scores": asdict(score)})
+    write_result(path, {**provenance_of(translator), **conditions, "scores": asdict(score)})
     print(f"{score.terms:,} terms, {score.words:,} words, requested as the {options.ask}")
     print(f"requested form: {score.before:.1%} without, {score.after:.1%} with ({score.inflected:.1%} with endings)")
     print(f"BLEU: {score.bleu_before:.2f} without terms, {score.bleu_after:.2f} with")

@@ -11,6 +11,7 @@ finished after an unfinished one, or within the current batch, are translated ag
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -70,6 +71,7 @@ class Options:
     target_language: str | None
     translation_memory: str | None
     terms: str | None
+    term_report: str | None
     align: str | None
     alternatives: Positive | None
     review: str | None
@@ -89,6 +91,8 @@ def main(options: Options, given: Sequence[str]) -> None:
     part = None if options.shard is None else Shard.parse(options.shard)
     if part is not None and options.update:
         raise ValueError(f"shard={options.shard}: update=true verifies all files in one call: leave one of them out")
+    if part is not None and (options.terms == "auto" or options.term_report is not None):
+        raise ValueError(f"shard={options.shard}: terms are counted over all documents: leave one of them out")
     if part is not None and part.number == 0 and options.review is not None:
         raise ValueError(f"shard={options.shard}: translates nothing to review: give review= with each part")
     if options.unsure != "mark" and options.min_confidence is None:
@@ -168,11 +172,24 @@ def _setup(options: Options, given: Sequence[str]) -> Setup:
     source, target = (given or own for given, own in zip(languages, translator.languages(), strict=True))
     known = options.translation_memory
     memory = None if known is None else TranslationMemory.read(known, (source or None, target or None))
-    terms = {} if options.terms is None else read_terms(options.terms, (source or None, target or None))
+    auto, table = options.terms == "auto", options.term_report
+    known = None if auto else options.terms
+    terms = {} if known is None else read_terms(known, (source or None, target or None))
+    table = f"{options.output.rstrip(os.sep)}.terms.json" if auto and table is None else table
+    check_file("term_report", table)
     check_file("review", options.review)
     asked = options.review is not None or options.min_confidence is not None
     confidence = Confidence.of(translator) if asked else None
     judging = confidence, options.min_confidence, options.unsure
     return Setup(
-        translator, decoding, options.mode or own, options.max_tokens, memory, terms, *judging, (source, target)
+        translator,
+        decoding,
+        options.mode or own,
+        options.max_tokens,
+        memory,
+        terms,
+        *judging,
+        (source, target),
+        table,
+        auto,
     )

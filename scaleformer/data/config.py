@@ -104,7 +104,6 @@ class DataConfig(SourceConfig):
     drop_separators: Annotated[float, Range(ge=0, lt=1)] = 0.0
     merge_segments: Share = 0.0
     mask_spans: Share = 0.0
-    annotate_terms: Share = 0.0
     max_ratio: Annotated[float, Range(ge=1)] | None = None
     consecutive: bool = False
     window: Positive = 50_000

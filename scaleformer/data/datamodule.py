@@ -69,7 +69,7 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
     def prepare_data(self) -> None:
         """Read, train tokenizers and encode for training (once; Lightning calls it in one process)."""
         if self.config.streaming:
-            _ = self.tokenizers, self._changes  # raise now if the settings are wrong
+            _ = self.tokenizers  # raise now if the settings are wrong
         else:
             self.encoded("train")
         if "valid" in self.sources:
@@ -114,7 +114,7 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
     def _windows(self) -> EncodedWindows:
         recipe = self._recipe
         documents = DocumentStream(self.source("train"), recipe.rank, recipe.world)
-        return EncodedWindows(documents, self.tokenizers, recipe, self.config.window, self._changes, self.tag)
+        return EncodedWindows(documents, self.tokenizers, recipe, self.config.window, self._masking, self.tag)
 
     @property
     def _workers(self) -> int:
@@ -170,7 +170,7 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
             if config.streaming:
                 first = next(document_windows(DocumentStream(self.source("train")), config.window))
                 name = "train (first window)"
-                corpus = encode_documents(map(self._changes or unchanged, first), *self.tokenizers)
+                corpus = encode_documents(map(self._masking or unchanged, first), *self.tokenizers)
                 corpus = replace(corpus, tag=self.tag)
             else:
                 name, corpus = "train", self.encoded("train")
@@ -245,7 +245,7 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
         config, recipe = self.config, self._recipe
         parts = [asdict(self.cutting), config.batch_tokens, config.seed, recipe.world, recipe.accumulated]
         parts += [config.streaming, config.window, config.consecutive, self.tag, *(t.hash for t in self.tokenizers)]
-        parts += [self._fingerprint("train"), None if self._changes is None else self._changes.key]
+        parts += [self._fingerprint("train"), None if self._masking is None else self._masking.key]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def state_dict(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any
 
-from scaleformer.data.augment.annotating import Changes, Masking, annotating_for
+from scaleformer.data.augment.masking import Masking
 from scaleformer.data.config import DataConfig, MissingSplit
 from scaleformer.data.corpora import DocumentStream, load_split
 from scaleformer.data.cutting import Cutting
@@ -69,8 +69,8 @@ class EncodedSplits:
         """(source, target); the same object if joint."""
         if self._tokenizers is None:
             config, fingerprint = self.tokenizer_config, self._fingerprint("train")
-            where, more = self.config.cache_dir, (self.config.tags, self.config.annotate_terms > 0)
-            self._tokenizers = train_tokenizers(self._readable("train"), fingerprint, config, where, *more)
+            where = self.config.cache_dir, self.config.tags
+            self._tokenizers = train_tokenizers(self._readable("train"), fingerprint, config, *where)
         if self._tokenizers[0].imported and not self._tokenizers[0].prefix and not self.config.parts:
             self._tokenizers = tagged(*self._tokenizers, self.config.tag)
         return self._tokenizers
@@ -103,22 +103,15 @@ class EncodedSplits:
         if split not in self._encoded:
             where: tuple[Any, ...] = (self.config.cache_dir, self.config.num_proc)
             fingerprint = self._fingerprint(split)
-            if split == "train" and self._changes is not None:
-                fingerprint, where = f"{fingerprint} {self._changes.key}", (*where, self._changes)
+            if split == "train" and self._masking is not None:
+                fingerprint, where = f"{fingerprint} {self._masking.key}", (*where, self._masking)
             corpus = cached_encoding(self._readable(split), fingerprint, *self.tokenizers, *where)
             self._encoded[split] = replace(corpus, tag=self.tag)
         return self._encoded[split]
 
-    @cached_property
-    def _changes(self) -> Changes | None:
-        config, source = self.config, self.source_tokenizer
-        masking = Masking(config.mask_spans, config.seed) if config.mask_spans else None
-        annotating = None
-        if config.annotate_terms:
-            text = self._readable("train"), self._fingerprint("train")
-            annotating = annotating_for(config.annotate_terms, config.seed, source, *text, config.cache_dir)
-        parts = tuple(part for part in (masking, annotating) if part is not None)
-        return Changes(parts) if parts else None
+    @property
+    def _masking(self) -> Masking | None:
+        return Masking(self.config.mask_spans, self.config.seed) if self.config.mask_spans else None
 
     def _readable(self, split: str) -> Iterable[Document]:
         """The documents of a split; each iteration reads from the start, and nothing is kept in memory."""

@@ -26,7 +26,6 @@ from scaleformer.vocabulary import (
     SPACE,
     SPECIAL_PIECES,
     TAG,
-    TERM_PIECES,
     UNK,
     steps_of,
 )
@@ -67,7 +66,6 @@ class Tokenizer:
 
     prefix     tokens before every text that it encodes, such as a tag (`with_prefix`)
     tags       ids of its tags, by name
-    has_terms  whether it has the pieces that enclose the translation of a term in a source (`data.annotate_terms`)
     imported   whether it is a vocabulary of another program (`tokenizer_import`): texts are read as there, and the tags
                stand before every segment
     """
@@ -91,7 +89,6 @@ class Tokenizer:
         self.tags = {found[1]: i for i, found in named if found and i >= SPECIAL and not self._processor.is_byte(i)}
         self._escaped = escaped_with(self.tags)
         self.imported = bool(self._processor.is_control(SEP))
-        self.has_terms = UNK not in map(self._processor.piece_to_id, TERM_PIECES)
 
     @classmethod
     def train(
@@ -103,11 +100,10 @@ class Tokenizer:
         character_coverage: float = 0.9995,
         split_digits: bool = False,
         tags: Sequence[str] = (),
-        terms: bool = False,
     ) -> Tokenizer:
         """Train on segments. The same texts and settings give the same bytes (in one thread; more would change them).
 
-        tags: names of pieces to reserve, after the other special ones; terms: whether to reserve those of `has_terms`.
+        tags: names of pieces to reserve, after the other special ones.
 
         Raises ValueError if the vocabulary is larger than the texts allow, or too small for their characters, and
         whatever `texts` raises.
@@ -143,7 +139,7 @@ class Tokenizer:
                 bos_id=BOS,
                 eos_id=EOS,
                 pad_piece=SPECIAL_PIECES[PAD],
-                user_defined_symbols=[*SPECIAL_PIECES[SEP:], *(f"<{tag}>" for tag in tags), *TERM_PIECES[: 2 * terms]],
+                user_defined_symbols=[*SPECIAL_PIECES[SEP:], *(f"<{tag}>" for tag in tags)],
                 normalization_rule_name="identity",
                 remove_extra_whitespaces=False,
                 num_threads=1,

@@ -58,16 +58,15 @@ def train_tokenizers(
     config: TokenizerConfig,
     cache_dir: str,
     tags: Sequence[str] = (),
-    terms: bool = False,
 ) -> tuple[Tokenizer, Tokenizer]:
     """(source, target) tokenizers for documents with that fingerprint, kept in `cache_dir`; the same object if joint.
-    The source tokenizer has the `tags` and the pieces for `terms`."""
+    The source tokenizer has the `tags`."""
 
     def train(*sides: str) -> Tokenizer:
         name = f"{fingerprint} {' + '.join(sides)}"
         text = TokenizerText(documents, sides, config.max_segments)
         reads = "source" in sides
-        return cached_tokenizer(text, name, config, cache_dir, tags if reads else (), terms and reads)
+        return cached_tokenizer(text, name, config, cache_dir, tags if reads else ())
 
     if config.joint:
         tokenizer = train("source", "target")
@@ -81,21 +80,20 @@ def cached_tokenizer(
     config: TokenizerConfig,
     cache_dir: str | Path,
     tags: Sequence[str] = (),
-    terms: bool = False,
 ) -> Tokenizer:
-    """Train on `texts`, with pieces for tags and terms, unless `cache_dir`/tokenizers already has the same model.
+    """Train on `texts`, with pieces for tags, unless `cache_dir`/tokenizers already has the same model.
 
     name: a fingerprint of the texts, so that a cached model is found without reading them.
     The file is written completely or not at all. One process trains while others wait. A damaged file is made again.
     Raises ValueError like `Tokenizer.train`, and DataError if the cache cannot be written.
     """
     settings = {k: v for k, v in asdict(config).items() if k not in ("joint", "max_segments", "extend")}
-    key = [_CACHE_VERSION, spm.__version__, settings, config.max_segments, name, list(tags), terms]
+    key = [_CACHE_VERSION, spm.__version__, settings, config.max_segments, name, list(tags)]
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode())
     path = Path(cache_dir) / "tokenizers" / f"{digest.hexdigest()[:32]}.model"
 
     def make() -> None:
-        tokenizer = Tokenizer.train(texts, **settings, tags=tags, terms=terms)
+        tokenizer = Tokenizer.train(texts, **settings, tags=tags)
         with replaced(path) as temporary:
             temporary.write_bytes(tokenizer.proto)
 

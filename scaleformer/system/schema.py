@@ -77,6 +77,8 @@ Natural = Annotated[int, Range(ge=0)]
 Positive = Annotated[int, Range(ge=1)]
 Share = Annotated[float, Range(ge=0, le=1)]
 NonEmpty = Annotated[tuple[T, ...], Filled()]
+#: Settings that checkpoints may have and that are no more, with the value that changed nothing.
+RETIRED = {"data.annotate_terms": 0.0}
 
 
 def from_mapping(kind: type[T], values: Mapping[str, Any], where: str) -> T:
@@ -88,6 +90,7 @@ def from_mapping(kind: type[T], values: Mapping[str, Any], where: str) -> T:
     """
     assert is_dataclass(kind)
     hints, prefix = hints_of(kind), f"{where}." if where else ""
+    values = {key: value for key, value in values.items() if RETIRED.get(f"{prefix}{key}", MISSING) != value}
     if unknown := [key for key in values if key not in hints]:
         raise ValueError(unknown_setting(f"{prefix}{shown(unknown[0])[1:-1]}", [f"{prefix}{h}" for h in hints], hints))
     made: dict[str, Any] = {}

@@ -63,6 +63,9 @@ _TOKENS = {
     "message": re.compile(f"(?P<own>{OF_MESSAGES})|{PATTERN}", re.DOTALL),
     "icu": re.compile(f"(?P<own>{ICU}|{OF_MESSAGES})|{PATTERN}", re.DOTALL),
 }
+_QUOTATION = re.compile(
+    '\u201c[^\u201c\u201d]*\u201d|\u201e[^\u201c-\u201e]*[\u201c\u201d]|\u00ab[^\u00ab\u00bb]*\u00bb|"[^"]*"'
+)
 Style = Literal["prose", "message", "icu"]
 
 Place = tuple[int, int]  # start, stop
@@ -107,6 +110,11 @@ def _holds(mark: str, inside: str, outside: str) -> bool:
     """Whether a mark may stand between these characters, "" at an end of the text."""
     within = mark in ("*", "_", "__") and (outside.isalnum() or outside in ("_", "`"))  # 2*3, snake_case, `name`_
     return bool(inside.strip()) and not within
+
+
+def apart(text: str) -> list[Place]:
+    """The spans of a text (`find_spans`), and its quotations in double marks."""
+    return find_spans(text) + [match.span() for match in _QUOTATION.finditer(text)]
 
 
 def span_runs(text: str) -> list[list[Place]]:

@@ -1,14 +1,9 @@
-"""Terms: finds their forms in a text, and annotates sources with their translations.
-
-An annotated source has the translation after each term, between two reserved pieces: `The kernel⟨=⟩ núcleo⟨/⟩ starts`.
-A model learns to copy it [Dinu et al. 2019, "Training Neural Machine Translation to Apply Terminology Constraints",
-ACL; their "append", without source factors].
-"""
+"""Terms, and their forms in a text."""
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -16,9 +11,10 @@ from typing import NamedTuple
 import regex
 
 from scaleformer.system.schema import shown
+from scaleformer.text.spans import apart
 from scaleformer.text.stems import VOWELS, bare, stem
 from scaleformer.text.words import SPACED, unspaced
-from scaleformer.vocabulary import PLACEHOLDERS, TERM_BEGIN, TERM_END, TERM_PIECES
+from scaleformer.vocabulary import PLACEHOLDERS
 
 Terms = Mapping[str, str]  # target forms by their source forms
 SHORTEST, LONGER = 3, 6  # fewest letters of a word with other forms, and how many more one of them may have
@@ -44,12 +40,14 @@ class Term:
                `/.../` is a regular expression (library regex, ignoring case unless it says otherwise)
     target     the form to write; with another ending it also counts as present
     languages  of source and target
+    prose      whether it is not required in code and quotations (`apart`)
     Raises ValueError for an empty form, an invalid expression, or an expression as target.
     """
 
     source: str
     target: str
     languages: tuple[str, str] = ("", "")
+    prose: bool = False
 
     def __post_init__(self) -> None:
         for name in ("source", "target"):
@@ -58,8 +56,6 @@ class Term:
                 raise ValueError(f"the {name} form {shown(form)} of a term is not text: wanted one or several words")
             if any("\ud800" <= character <= "\udfff" for character in form):
                 raise ValueError(f"the {name} form {shown(form)} of a term has a lone surrogate (\\ud800-\\udfff)")
-            if any(piece in form for piece in TERM_PIECES):
-                raise ValueError(f"the {name} form {shown(form)} of a term contains a reserved piece: remove it")
             object.__setattr__(self, name, " ".join(form.split()))
         if is_expression(self.target):
             raise ValueError(f"the target form {shown(self.target)} of a term is an expression: wanted text to write")
@@ -147,6 +143,7 @@ def find_terms(text: str, terms: Sequence[Term]) -> list[Match]:
     """The occurrences of the terms from left to right, without overlaps: the leftmost wins, then the longest, then the
     term given first. Raises ValueError if an expression takes too long."""
     found = []
+    others = apart(text) if any(term.prose for term in terms) else []
     read = {marks: _comparable(text, marks) for marks in {_has_marks(term.source) for term in terms}}
     for number, term in enumerate(terms):
         if is_expression(term.source):
@@ -157,7 +154,9 @@ def find_terms(text: str, terms: Sequence[Term]) -> list[Match]:
             spans = term.find(written)
         except TimeoutError:
             raise ValueError(f"the source form {shown(term.source)} of a term takes too long: simplify it") from None
-        found += [(places[start][0], -places[stop - 1][1], number, term) for start, stop in spans if stop > start]
+        for start, stop in ((places[a][0], places[b - 1][1]) for a, b in spans if b > a):
+            if not (term.prose and any(a < stop and start < b for a, b in others)):
+                found.append((start, -stop, number, term))
     matches: list[Match] = []
     for start, stop, _, term in sorted(found, key=lambda one: one[:3]):
         if not matches or start >= matches[-1].stop:
@@ -165,15 +164,8 @@ def find_terms(text: str, terms: Sequence[Term]) -> list[Match]:
     return matches
 
 
-def annotate(text: str, translations: Iterable[tuple[int, str]]) -> str:
-    """A source with target forms inserted at these places, given in order."""
-    parts, end = [], 0
-    for place, target in translations:
-        parts += [text[end:place], TERM_BEGIN, " ", target, TERM_END]
-        end = place
-    return "".join([*parts, text[end:]])
-
-
-def make_terms(forms: Mapping[str, str], languages: tuple[str, str] = ("", "")) -> tuple[Term, ...]:
+def make_terms(
+    forms: Mapping[str, str], languages: tuple[str, str] = ("", ""), prose: bool = False
+) -> tuple[Term, ...]:
     """Terms from a mapping of source to target forms. Raises ValueError like `Term`."""
-    return tuple(Term(source, target, languages) for source, target in forms.items())
+    return tuple(Term(source, target, languages, prose) for source, target in forms.items())

@@ -16,7 +16,7 @@ from scaleformer.model.attention.literature.transformer_xl import TransformerXLA
 
 def carrying(model: nn.Module) -> list[TransformerXLAttention]:
     """The attentions of a model that carry their memory from one batch to the next, in layer order."""
-    return [module for module in model.modules() if isinstance(module, TransformerXLAttention) and module.carries]
+    return [module for module in model.modules() if isinstance(module, TransformerXLAttention)]
 
 
 def check_consecutive(model: nn.Module, data: DocumentDataModule, processes: int) -> None:
@@ -27,7 +27,7 @@ def check_consecutive(model: nn.Module, data: DocumentDataModule, processes: int
     if not carrying(model):
         raise ValueError(
             "data.consecutive=true: the decoder's attention carries no memory from one example to the next: add "
-            f"model/attention=transformer_xl, or compressive without compression=most_used, {otherwise}"
+            f"model/attention=transformer_xl, or compressive, {otherwise}"
         )
     if processes != 1:
         raise ValueError(

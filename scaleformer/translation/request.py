@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from scaleformer.decoding.config import DecodingConfig, MaxTokens, Mode
 from scaleformer.decoding.drafts import Counts
@@ -35,6 +36,7 @@ class Request:
                 translation of the segment by itself. The result is the same, sooner (`decode_drafts`)
     languages   of source and target, for the endings of terms; "" if unknown
     where       of each document, the places of its segments for warnings, such as FILE:LINE; () if unknown
+    asked       of each document, terms that are not required in code and quotations; `terms` win
 
     Raises ValueError for documents that are not lists of strings, and for settings that do not fit together.
     """
@@ -50,6 +52,7 @@ class Request:
     drafts: Sequence[Sequence[str]] = ()
     where: Sequence[Sequence[str]] = ()
     languages: tuple[str, str] = ("", "")
+    asked: Sequence[Terms] = ()
 
     def __post_init__(self) -> None:
         _check_documents(self.documents)
@@ -62,7 +65,7 @@ class Request:
             )
         if n_best > 1 and not self.whole:
             raise ValueError(f"n_best={n_best}: only the best hypotheses of pieces can be joined; set n_best=1")
-        for name in ("names", "forced", "terms", "drafts"):
+        for name in ("names", "forced", "terms", "asked", "drafts"):
             values = getattr(self, name)
             if values and not isinstance(values, Mapping) and len(values) != count:
                 raise ValueError(f"{name} has {len(values)} entries for {count} documents: wanted one for each")
@@ -90,9 +93,20 @@ class Request:
     @cached_property
     def required(self) -> list[tuple[Term, ...]]:
         """The terms of each document. Raises ValueError if they are malformed."""
+        count = len(self.documents)
         if isinstance(self.terms, Mapping):
-            return [make_terms(self.terms, self.languages)] * len(self.documents)
-        return [make_terms(some, self.languages) for some in self.terms] or [()] * len(self.documents)
+            given = [make_terms(self.terms, self.languages)] * count
+        else:
+            given = [make_terms(some, self.languages) for some in self.terms] or [()] * count
+        asked = [make_terms(some, self.languages, prose=True) for some in self.asked] or [()] * count
+        return [(*first, *then) for first, then in zip(given, asked, strict=True)]
+
+    def part(self, documents: Sequence[int]) -> Request:
+        """The same request for some of the documents."""
+        lists = ("documents", "names", "forced", "terms", "asked", "drafts", "where")
+        each = {name: some for name in lists if (some := getattr(self, name)) and not isinstance(some, Mapping)}
+        some_of: dict[str, Any] = {name: [some[n] for n in documents] for name, some in each.items()}
+        return replace(self, **some_of)
 
     def name(self, document: int) -> str:
         """The name of a document."""

@@ -1,7 +1,6 @@
-"""Enforces terms: translates segments that lack one again, with the rest of the document fixed.
+"""Enforces terms: searches segments that lack one again, with the rest of the document fixed.
 
-If the vocabulary has the tokens of `data.annotate_terms`, the first attempt annotates the source with the terms. Terms
-still missing are inserted where the model gives their first token the highest probability: instead of a word, and as a
+Terms are inserted where the model gives their first token the highest probability: instead of a word, and as a
 beginning that the model continues; if neither works, before the words there and instead of up to `REPLACED` of them.
 The best candidate by log-probability / length ** alpha wins. Complete and fixed segments never change.
 """
@@ -17,7 +16,7 @@ import numpy as np
 from scaleformer.data.batching import Example
 from scaleformer.decoding.search import decode
 from scaleformer.decoding.state import pad
-from scaleformer.text.terms import Term, annotate, find_terms
+from scaleformer.text.terms import Term
 from scaleformer.text.words import unspaced
 from scaleformer.translation.batches import token_budget
 from scaleformer.translation.forced import ForcedTexts
@@ -28,7 +27,7 @@ from scaleformer.translation.translations import Translation
 from scaleformer.vocabulary import EOS, PLACEHOLDERS, SEP, SPACE, steps_of
 
 HELD = 32  # segments that lack a term are translated again in groups of this size
-AROUND = 1  # context segments on either side in the second search, which costs a step per token of their texts
+AROUND = 1  # context segments on either side, which cost a step per token of their texts
 PLACES = 3  # tried for each term
 REPLACED = 3  # the most words that a term may replace
 ROUNDS = 5  # the most terms inserted into one segment, one after the other
@@ -104,31 +103,13 @@ class TermSearch:
         return jobs
 
     def _mended(self, held: Sequence[Translation], jobs: list[_Job], first: int) -> Iterator[Translation]:
-        if jobs and self._loaded.source_tokenizer.has_terms:
-            for job in jobs:
-                terms, source = self._pieces[job.piece].terms, job.sources[job.first]
-                places = [(match.stop, match.term.target) for match in find_terms(source, terms)]
-                job.sources[job.first] = annotate(source, places)
-            self._translate_again(jobs)
-        lacking = [job for job in jobs if job.missing]
+        lacking = jobs
         for _ in range(ROUNDS):
             lacking = [job for batch in self._batches(lacking) for job in self._put_in(batch) if job.missing]
         for number, part in enumerate(held, first):
             changed = {job.offset + job.first: job.text for job in jobs if job.piece == number}
             changed = {n: text for n, text in changed.items() if text != part.segments[n]}
             yield self._with(number, part, changed) if changed else part
-
-    def _translate_again(self, jobs: Sequence[_Job]) -> None:
-        """Translate segments from sources annotated with the terms."""
-        pieces = []
-        for job in jobs:
-            fixed = {n: text for n, text in enumerate(job.texts) if n != job.first}
-            forced = ForcedTexts(fixed, {job.first: job.begin} if job.begin else {})
-            pieces.append(Piece(job.sources, f"terms {job.piece} {job.offset + job.first}", forced))
-        parts = self._translator.translate(pieces)
-        for job, part in zip(jobs, parts, strict=True):
-            if part.finished and job.fits(text := part.segments[job.first]):
-                job.texts[job.first] = text
 
     def _batches(self, jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
         lengths = {n: PLACES * len(self._source(job)) for n, job in enumerate(jobs)}

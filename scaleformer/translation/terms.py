@@ -84,14 +84,10 @@ def warn_of_terms(count: TermCount) -> None:
         log.warning("%d of %d terms could not be placed: %s", count.missing, count.wanted, some_of(count.where))
 
 
-def report_terms(request: Request, translations: Sequence[Translation], markers: bool) -> None:
-    """Print on stderr how many terms the documents have and how many their translations lack, if they have any.
-
-    markers: whether the vocabulary has the pieces that annotate sources (`Tokenizer.has_terms`)
-    """
+def report_terms(request: Request, translations: Sequence[Translation]) -> None:
+    """Print on stderr how many terms the documents have and how many their translations lack, if they have any."""
     if any(request.required):
-        how = "" if markers else "; the vocabulary has no term markers: search alone"
-        print(f"{count_terms(request, translations)}{how}", file=sys.stderr)
+        print(count_terms(request, translations), file=sys.stderr)
 
 
 def read_terms_of(record: Mapping[str, Any], where: str) -> dict[str, str]:

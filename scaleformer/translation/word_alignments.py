@@ -126,7 +126,9 @@ def attention_of(loaded: LoadedModel, units: Sequence[Unit], tag: Sequence[int])
             model(batch)
         layers = recorded["cross"]
         if not layers:
-            raise ValueError("align: the model's cross-attention has no weights: leave it out")
+            raise ValueError(
+                "align: the model's cross-attention has no weights: leave out align and the table of terms"
+            )
         total += layers[max(0, len(layers) - 2)][0].float().mean(0).cpu().numpy() / len(models)  # (L, S)
     row, column = 0, len(tag)
     for unit in units:

@@ -40,19 +40,15 @@ MIXED = {
     "transformer_xl short": {
         "attention": {"name": "transformer_xl", "piece": 3, "memory": 2, "fallback": {"name": "softmax"}}
     },
-    **{
-        f"compressive {compression}": {
-            "attention": {
-                "name": "compressive",
-                "piece": 2,
-                "memory": 2,
-                "compressed": 2,
-                "rate": 2,
-                "compression": compression,
-                "fallback": {"name": "softmax"},
-            },
+    "compressive short": {
+        "attention": {
+            "name": "compressive",
+            "piece": 2,
+            "memory": 2,
+            "compressed": 2,
+            "rate": 2,
+            "fallback": {"name": "softmax"},
         }
-        for compression in ("mean", "max", "convolution", "dilated", "most_used")
     },
     "bigbird small": {
         "attention": {"name": "bigbird", "block": 2, "random_blocks": 3, "fallback": {"name": "softmax"}}

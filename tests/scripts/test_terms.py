@@ -10,10 +10,29 @@ import pytest
 from scaleformer.text.documents import Document
 from scaleformer.text.terms import Term
 from scaleformer.translation.translator import Translator
-from scripts.terms import RequiredTerm, find_required, main, score_terms, two_ways
+from scripts.terms import RequiredTerm, find_required, learn_partners, main, score_terms, two_ways
 from tests.runs import DOCUMENTS, make_run
 
 WAYS = {"house": ("haus", "bude"), "dog": ("hund", "kläffer")}
+WORDS = {"cat": "gato", "dog": "perro", "tree": "árbol", "house": "casa", "bird": "pájaro", "road": "camino"}
+
+
+def make_documents(count: int, name: str = "a") -> list[Document]:
+    """Segments of two words each, of which every one has one translation."""
+    names = list(WORDS)
+    documents = []
+    for n in range(count):
+        pairs = [(names[(n + i) % 6], names[(n + i * i + 1) % 6]) for i in range(8)]
+        source = tuple(f"a {one} and a {other}" for one, other in pairs)
+        target = tuple(f"un {WORDS[one]} y un {WORDS[other]}" for one, other in pairs)
+        documents.append(Document(f"{name}{n}", source, target))
+    return documents
+
+
+def test_partners_are_learned_from_the_text() -> None:
+    partners = learn_partners(make_documents(30), 0.2)
+    assert {word: max(found, key=found.__getitem__) for word, found in partners.items() if word in WORDS} == WORDS
+    assert learn_partners([], 0.2) == {}
 
 
 def test_two_translations_differ_by_more_than_an_ending() -> None:

@@ -134,6 +134,15 @@ def test_wrong_settings_are_named(values: dict[str, Any], message: str) -> None:
     assert str(error.value).startswith(message)
 
 
+def test_a_setting_that_is_no_more_counts_only_where_it_changed_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scaleformer.system.schema.RETIRED", {"group.old": 0.0})
+    values = {"name": "a", "inner": {"size": 1}, "batch_tokens": 0}
+    assert from_mapping(Outer, {**values, "old": 0.0}, "group") == Outer("a", Inner(1), 0)
+    for given, where in (({"old": 0.5}, "group"), ({"old": 0.0}, "other")):
+        with pytest.raises(ValueError, match="old: no such setting"):
+            from_mapping(Outer, {**values, **given}, where)
+
+
 def test_a_known_synonym_wins_over_the_nearest_name() -> None:
     assert unknown_setting("lr", ["lrs"], ["lrs"], "optimizer.learning_rate") == (
         "lr: no such setting (did you mean optimizer.learning_rate?); there are lrs"

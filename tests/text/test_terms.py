@@ -1,10 +1,10 @@
-"""Terms in texts and their annotations, by hand."""
+"""Terms in texts, by hand."""
 
 from __future__ import annotations
 
 import pytest
 
-from scaleformer.text.terms import Term, annotate, find_terms, make_terms
+from scaleformer.text.terms import Term, find_terms, make_terms
 
 
 def found(text: str, **forms: str) -> list[str]:
@@ -90,17 +90,17 @@ def test_target_forms_are_counted_as_they_are_found() -> None:
     assert Term("a", "*x*").count("x *x*") == 1
 
 
+def test_terms_of_prose_are_not_found_in_code_and_quotations() -> None:
+    text = 'the file `file` “a file” "file" «file, file» files'
+    for prose, expected in ((True, [4, 45]), (False, [4, 10, 19, 26, 33, 39, 45])):
+        assert [match.start for match in find_terms(text, make_terms({"file": "x"}, prose=prose))] == expected
+    both = (*make_terms({"file": "x"}), *make_terms({"file": "y"}, prose=True))
+    assert {match.term.target for match in find_terms(text, both)} == {"x"}
+
+
 @pytest.mark.parametrize("part", ["*", "* ", "a*", "*a", "<a ", "[", "](", "⟨1⟩", "`a", "_"])
 def test_marks_take_linear_time(part: str) -> None:
     assert find_terms(part * 20_000, make_terms({"kernel panic": "x"})) == []
-
-
-def test_annotations_follow_their_terms() -> None:
-    text = "The kernel starts files."
-    terms = make_terms({"kernel": "núcleo", "file": "fichero"})
-    annotated = annotate(text, [(match.stop, match.term.target) for match in find_terms(text, terms)])
-    assert annotated == "The kernel⟨=⟩ núcleo⟨/⟩ starts files⟨=⟩ fichero⟨/⟩."
-    assert annotate(text, []) == text
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,6 @@ def test_annotations_follow_their_terms() -> None:
         (("x", " "), "the target form ' ' of a term is not text"),
         (("x", "/y/"), "the target form '/y/' of a term is an expression: wanted text to write"),
         (("/(/", "y"), r"the source form '/\(/' of a term is not a valid expression: missing \)"),
-        (("x", "a⟨/⟩"), "contains a reserved piece: remove it"),
         (("x", "\ud800"), "lone surrogate"),
     ],
 )

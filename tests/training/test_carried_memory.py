@@ -85,7 +85,6 @@ def test_gradient_checkpointing_reads_what_the_batch_before_left(tmp_path: Path)
     ("change", "message"),
     [
         (("model/attention=softmax",), "the decoder's attention carries no memory"),
-        (("model/attention=compressive", "model.attention.compression=most_used"), "carries no memory"),
         (("data.streaming=true",), "does not work with data.streaming"),
         (("data.level=segment",), "does not work with data.level"),
         (("data.join_segments=[1,2]",), "does not work with data.join_segments"),

@@ -64,7 +64,7 @@ def test_sharded_training_equals_ordinary_training(runs: dict[str, Path], tmp_pa
 def test_penalties_and_centroids(cache: Path, tmp_path: Path) -> None:
     """Weights of a layer that the loss reads after its forward pass, and buffers that the backward pass moves."""
     sites = {
-        "decoder": {"name": "compressive", "compression": "convolution", "piece": 2, "memory": 4, "rate": 2},
+        "decoder": {"name": "adaptive_span", "max_span": 8, "ramp": 4, "penalty": 0.01},
         "encoder": {"name": "routing", "window": 2, "clusters": 3, "members": 2, "decay": 0.9},
     }
     options = [

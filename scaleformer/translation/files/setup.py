@@ -11,6 +11,7 @@ from scaleformer.text.documents import Document
 from scaleformer.text.terms import Terms
 from scaleformer.translation.confidence import Confidence
 from scaleformer.translation.forced import ForcedTexts
+from scaleformer.translation.one_form import in_one_form
 from scaleformer.translation.request import Request
 from scaleformer.translation.translation_memory import Masked, TranslationMemory, fill_forced
 from scaleformer.translation.translations import Translation
@@ -45,9 +46,12 @@ class Setup:
     mode, max_tokens    as in `Request`
     translation_memory  fixes the segments that it knows
     terms, languages    as in `Request`; the terms of a document override them
+    term_report         the file for the table of repeated terms; None: nobody asks
+    one_form            whether documents are translated again where they write such a term in several forms
     confidence          to judge the segments that are written; None: nobody asks
     min_confidence      files tell the confidence, and segments below this are marked, or with unsure="leave" keep their
                         source; None: files tell nothing
+    Raises ValueError for a table of terms where segments do not match, or of several translations.
     """
 
     translator: Translator
@@ -60,6 +64,13 @@ class Setup:
     min_confidence: float | None = None
     unsure: Unsure = "mark"
     languages: tuple[str, str] = ("", "")
+    term_report: str | None = None
+    one_form: bool = False
+
+    def __post_init__(self) -> None:
+        if self.term_report is not None and (self.decoding.n_best > 1 or not self.decoding.match_segments):
+            wanted = "wanted decoding.n_best=1 and decoding.match_segments=true"
+            raise ValueError(f"terms=auto and term_report tell of one translation of each segment: {wanted}")
 
     def request(self, documents: Sequence[FileDocument]) -> Request:
         """The request for these documents. Reports on stderr what the translation memory knows. Raises ValueError as
@@ -78,6 +89,12 @@ class Setup:
             where=[document.where for document in documents],
             languages=self.languages,
         )
+
+    def counted(self, request: Request, translations: list[Translation]) -> tuple[Request, list[Translation]]:
+        """What `in_one_form` makes of a request and its translations, if anybody asks for a table of terms."""
+        if self.term_report is None:
+            return request, translations
+        return in_one_form(self.translator, request, translations, self.term_report, self.one_form)
 
     def judged(self, request: Request, translations: Sequence[Translation], first: int = 0) -> list[Translation]:
         """Translations with what is to be expected of their segments, if anybody asks; first: the number of the first

@@ -114,7 +114,13 @@ def _settings(setup: Setup, *how: object) -> str:
     """The hash of all that translations follow from, but for their sources."""
     translator, memory = setup.translator, setup.translation_memory
     model = __version__, translator.sha256, translator.precision, translator.tag
-    own = asdict(setup.decoding), setup.mode, setup.max_tokens, dict(setup.terms), memory and memory.entries
+    own = (
+        asdict(setup.decoding),
+        setup.mode,
+        setup.max_tokens,
+        setup.one_form or dict(setup.terms),
+        memory and memory.entries,
+    )
     confidence = setup.confidence and setup.min_confidence is not None and asdict(setup.confidence)
     return hash_of([model, own, how, *((confidence, setup.min_confidence, setup.unsure) if confidence else ())])
 
@@ -131,7 +137,8 @@ def _translate(
     the request and the judged translations. notes: counts what was left out or misplaced, by reason and file."""
     request = setup.request([document for task in tasks for document in task.documents()])
     with resumable_translations(setup.translator, request, plan.part) as translations:
-        report_terms(request, translations, setup.translator.source_tokenizer.has_terms)
+        request, translations = setup.counted(request, translations)
+        report_terms(request, translations)
         judged = setup.judged(request, translations)
         rest = iter(setup.written(request, judged))
         contents = []

@@ -100,6 +100,9 @@ def translate_lines(setup: Setup, task: LinesTask) -> tuple[Request, list[Transl
             wanted = "output_format=jsonl, with mode=document, without max_tokens"
             raise ValueError(f"alternatives={task.alternatives}: need whole documents in JSON Lines: set {wanted}")
         setup = replace(setup, decoding=alternatives_config(setup.decoding))
+    if setup.term_report is not None and not task.to_file:
+        why = "terms=auto and term_report need all translations before the first is written: name a file"
+        raise ValueError(f"output={task.output}: {why}")
     aligned = alignments_path(task.align, task.output, task.output_format, setup.decoding.match_segments)
     task.check_new(aligned)
     source = read_documents(task.source, task.format, task.boundaries, task.ids)
@@ -131,6 +134,7 @@ def translate_lines(setup: Setup, task: LinesTask) -> tuple[Request, list[Transl
     write = partial(write_translations, source=source, format=task.output_format, lists=n_best > 1)
     if task.to_file:
         with resumable_translations(translator, request, f"{task.output}.part") as translations:
+            request, translations = setup.counted(request, translations)
             found = additions(translations)
             with translation_writer(task.output) as file:
                 write(file, **found)
@@ -149,7 +153,7 @@ def translate_lines(setup: Setup, task: LinesTask) -> tuple[Request, list[Transl
                 write(file, translations=[])
     if aligned is not None:
         write_alignments(aligned, align(slice(None), setup.written(request, judged)))
-    report_terms(request, translations, translator.source_tokenizer.has_terms)
+    report_terms(request, translations)
     differ = sum(len(t.segments) != t.source_segments for t in translations)
     if differ:
         log.warning(

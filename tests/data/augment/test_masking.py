@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from scaleformer.batch import Batch
-from scaleformer.data.augment.annotating import Masking
+from scaleformer.data.augment.masking import Masking
 from scaleformer.data.config import DataConfig
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.tokenizer import TokenizerConfig

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -41,8 +41,6 @@ class TransformerXLAttention(SoftmaxAttention):
     absolute_positions: ClassVar[bool] = False
     #: K memories before those of tokens, each of `rate` tokens: `compressive` has them
     compressed, rate = 0, 1
-    #: whether a memory can be carried from one batch to the next
-    carries = True
 
     def __init__(
         self, site: str, width: int, heads: int, piece: Positive = 64, memory: Natural = 64, clamp: Natural = 0
@@ -114,11 +112,7 @@ class TransformerXLAttention(SoftmaxAttention):
         seen = torch.ones(1, len(slots), dtype=torch.bool, device=query.device)
         table = self._table(query)[..., -len(slots) :]  # (H, 1, d, T)
         weights = self._weights(query[:, :, None, None], keys[:, :, None], seen, table)[:, :, 0]  # (B*K, H, 1, T)
-        self._note(state, slots, weights)
         return (weights.to(values.dtype) @ values)[:, :, 0], state  # (B*K, H, d)
-
-    def _note(self, state: Any, slots: Tensor, weights: Tensor) -> None:
-        """Called in each step with the weights (B*K, H, 1, T) of the slots (T,) of the state."""
 
     def _slots(self, first: int, end: int, like: Tensor) -> Tensor:
         """Slots of positions first .. end - 1 in the state's ring, without positions below 0."""

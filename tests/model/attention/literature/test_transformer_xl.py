@@ -19,8 +19,8 @@ from tests.helpers import make_model
 from tests.model.attention.equation import assert_steps_follow, one_segment
 from tests.runs import tokenizer
 
-#: states (n, D) that leave the memory together, and the mean attention that each got -> those that stay
-Compress = Callable[[Tensor, list[float]], list[Tensor]]
+#: states (n, D) that leave the memory together -> those that stay
+Compress = Callable[[Tensor], list[Tensor]]
 
 
 def piece_by_piece(
@@ -32,14 +32,13 @@ def piece_by_piece(
     old: list[Tensor] = []
     begin = 0 if former is None else len(former)
     x = x if former is None else torch.cat([former, x])
-    usage = [0.0] * len(x)
     for start in range(begin % attention.piece - attention.piece * (begin > 0), len(x), attention.piece):
         first = max(0, start - attention.memory)
         left = range(max(0, start - attention.memory - attention.piece), first)
         if compress and left:
             missing = -len(left) % attention.rate
             states = torch.cat([x.new_zeros(missing, x.shape[1]), x[left.start : left.stop].detach()])
-            old += compress(states, [0.0] * missing + [usage[j] / (start - j) for j in left])[missing > 0 :]
+            old += compress(states)[missing > 0 :]
         if start < begin:
             continue
         own = x[start : start + attention.piece]
@@ -58,8 +57,6 @@ def piece_by_piece(
                 position = ((query[i] + attention.position_bias) * r).sum(-1)
                 scores.append((content + position) / math.sqrt(d))
             weights = torch.stack(scores).softmax(0)  # (T, H)
-            for j in range(first, start + i + 1):
-                usage[j] += float(weights[len(kept) + j - first].detach().sum())
             outputs.append((weights[..., None] * value[: len(scores)]).sum(0).flatten())
     return attention.output(torch.stack(outputs))
 

@@ -1,9 +1,5 @@
 """The terms and names that documents repeat, with every form in which they were written, where and how often.
 
-    python -m scripts.term_report RUN DOCUMENTS.jsonl REPORT.json [--terms FILE] [--languages en es]
-
-translates the documents, writes the table (docs/translation.md), and prints its summary.
-
 A term is a word or up to `WORDS` neighbours, at least `LEAST` times there and far oftener than their ranks in the
 vocabulary lead to expect [Ahmad et al. 1999, TREC-8, "weirdness"]. What was written for it is learned from word
 alignments: the linked words that seldom stand where the term does not. Forms learned twice are then looked for in all
@@ -18,25 +14,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import takewhile
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import regex
 
+from scaleformer.checkpoints.model_file import LoadedModel
 from scaleformer.data.tokenizer import Tokenizer
-from scaleformer.evaluation.translation_run import provenance_of
-from scaleformer.system.errors import one_line_errors
-from scaleformer.system.provenance import write_result
-from scaleformer.text.spans import find_spans
+from scaleformer.text.spans import apart
 from scaleformer.text.stems import bare, stem
-from scaleformer.text.terms import Term, find_terms
 from scaleformer.text.words import spans, unspaced
 from scaleformer.translation.request import Request
 from scaleformer.translation.translations import Translation
-from scaleformer.translation.translator import Translator
 from scaleformer.translation.word_alignments import align_words
 from scaleformer.vocabulary import SPACE
-from scripts.term_request import parser_of, request_of
 
 LEAST, WORDS = 3, 3
 UNUSUAL, RARE = 20.0, 10.0  # how much oftener than expected a term is, and at least each word of a longer one
@@ -47,10 +37,23 @@ CLEAR = 0.5  # share of the clearness of the clearest linked word that others ne
 ALIKE = 0.6  # share of the letters with which two forms of a word begin
 _CORE = regex.compile(r"[\p{L}\p{M}\p{N}](?:.*[\p{L}\p{M}\p{N}])?")
 _Key = tuple[str, ...]  # the stems of a term or of a form
+Form = str | None  # None: nothing was found
+
+
+@dataclass(frozen=True)
+class WrittenTerm:
+    """A term as it stands most often, and what was written for each of its places: form, document, segment."""
+
+    source: str
+    places: tuple[tuple[Form, int, int], ...]
+
+    def counts(self, document: int | None = None) -> Counter[Form]:
+        """How often each form stands in a document, or in all."""
+        return Counter(form for form, where, _ in self.places if document in (None, where))
 
 
 class _Word(NamedTuple):
-    """A word without the punctuation around it, and its stem; "" for code and numbers."""
+    """A word without the punctuation around it, and its stem; "" for code, quotations and numbers."""
 
     start: int
     stop: int
@@ -91,40 +94,36 @@ _Places = list[tuple[_Unit, list[int]]]  # of a term: units and source words
 _Linker = Callable[[_Unit, Sequence[int]], list[int]]
 
 
-def term_report(translator: Translator, request: Request, translations: Sequence[Translation]) -> list[dict[str, Any]]:
-    """A row for each term, the most frequent first: `source`, `required` (the form that was asked for, or None),
-    `count`, and `forms`, the most frequent first, each with `target` (None: nothing was found), `count` and `where`: by
-    document its segments, from 1, each as often as the form stands there.
+def find_forms(
+    loaded: LoadedModel, request: Request, translations: Sequence[Translation], tag: Sequence[int] = ()
+) -> list[WrittenTerm]:
+    """The repeated terms of some documents and what these translations have for them, the most frequent first.
 
-    A term that was asked for has a row even if it occurs once. Scripts without spaces have no others. Raises ValueError
-    as `align_words`.
+    tag  the tokens that preceded the sources when they were translated
+    Terms in code and quotations do not count. Scripts without spaces have none. Raises ValueError as `align_words`.
     """
-    units = list(_units(translator, request, translations))
-    repeated, linked = _repeated(units, translator.source_tokenizer), _linker(units)
-    found: dict[_Key | Term, _Places] = defaultdict(list)
+    units = list(_units(loaded, request, translations, tag))
+    repeated, linked = _repeated(units, loaded.source_tokenizer), _linker(units)
+    found: dict[_Key, _Places] = defaultdict(list)
     for unit in units:
-        for what, words in _occurrences(unit, request.required[unit.document], repeated):
-            found[what].append((unit, words))
-    rows: list[dict[str, Any]] = []
-    for what in sorted(found, key=lambda what: -WORDS - 1 if isinstance(what, Term) else -len(what)):
-        places = found[what]
-        if isinstance(what, Term) or len(places) >= LEAST:
-            forms: dict[str | None, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-            for (unit, _), form in zip(places, _written(what, places, linked), strict=True):
-                forms[form][request.name(unit.document)].append(unit.place + 1)
-            told: list[dict[str, Any]] = [
-                {"target": form, "count": sum(map(len, where.values())), "where": where}
-                for form, where in forms.items()
-            ]
+        free = set(range(len(unit.words[0])))
+        for n in range(len(unit.words[0])):
+            for key, words in [one for one in _keys(unit, n) if one[0] in repeated and free.issuperset(one[1])][-1:]:
+                free -= {*words}
+                found[key].append((unit, words))
+    terms = []
+    for key in sorted(found, key=len, reverse=True):  # a longer term takes its words first
+        if len(places := found[key]) >= LEAST:
             [(shown, _)] = Counter(unit.text(0, words) for unit, words in places).most_common(1)
-            source, required = (what.source, what.target) if isinstance(what, Term) else (shown, None)
-            own = {"source": source, "required": required, "count": len(places)}
-            rows.append({**own, "forms": sorted(told, key=lambda form: -form["count"])})
-    return sorted(rows, key=lambda row: -row["count"])
+            forms = zip(_written(places, linked), places, strict=True)
+            terms.append(WrittenTerm(shown, tuple((form, unit.document, unit.place) for form, (unit, _) in forms)))
+    return sorted(terms, key=lambda term: -len(term.places))
 
 
-def _units(translator: Translator, request: Request, translations: Sequence[Translation]) -> Iterator[_Unit]:
-    links = align_words(translator, request.documents, translations, translator.tag_tokens(request.tag))
+def _units(
+    loaded: LoadedModel, request: Request, translations: Sequence[Translation], tag: Sequence[int]
+) -> Iterator[_Unit]:
+    links = align_words(loaded, request.documents, translations, tag)
     for number, (segments, translation) in enumerate(zip(request.documents, translations, strict=True)):
         shared = translation.hypotheses[0].shared
         firsts = [place for place in range(len(segments)) if place not in shared]
@@ -140,10 +139,10 @@ def _units(translator: Translator, request: Request, translations: Sequence[Tran
 
 def _words(text: str, language: str) -> list[_Word]:
     """The words of a text, as alignments count them."""
-    code, found = find_spans(text), []
+    others, found = apart(text), []
     for start, stop in spans(text):
         core = _CORE.search(text, start, stop)
-        if core is None or not any(map(str.isalpha, core[0])) or any(a < stop and start < b for a, b in code):
+        if core is None or not any(map(str.isalpha, core[0])) or any(a < stop and start < b for a, b in others):
             found.append(_Word(start, stop, ""))
         else:
             found.append(_Word(core.start(), core.end(), stem(core[0], language)))
@@ -171,9 +170,8 @@ def _repeated(units: Sequence[_Unit], tokenizer: Tokenizer) -> set[_Key]:
     for (own, *more), some in counts.items():
         best = forms[own].most_common(1)[0][0]
         if not more and (len(best) >= SHORTEST or (len(best) > 1 and best.isupper())):
-            usual = sum(expected[form] for form in {form.lower() for form in forms[own]}) or 1 / len(pieces) / math.log(
-                len(pieces)
-            )
+            usual = sum(expected[form] for form in {form.lower() for form in forms[own]})
+            usual = usual or 1 / len(pieces) / math.log(len(pieces))
             shares = [count / max(sizes[document], FEWEST) for document, count in some.items()]
             shares.append(some.total() / max(sum(sizes[document] for document in some), FEWEST))
             unusual[own] = max(shares) / usual
@@ -190,26 +188,10 @@ def _keys(unit: _Unit, first: int) -> Iterator[tuple[_Key, list[int]]]:
     """What may be a term from a source word on: it, and it with neighbours that only spaces part from it."""
     words, text = unit.words[0], unit.texts[0]
     for n in range(first, min(first + WORDS, len(words))):
-        if (
-            unspaced(words[n].stem)
-            or not words[n].stem
-            or (n > first and text[words[n - 1].stop : words[n].start].strip())
-        ):
+        parted = n > first and text[words[n - 1].stop : words[n].start].strip()
+        if parted or not words[n].stem or unspaced(words[n].stem):
             return
         yield tuple(word.stem for word in words[first : n + 1]), list(range(first, n + 1))
-
-
-def _occurrences(unit: _Unit, given: Sequence[Term], repeated: set[_Key]) -> Iterator[tuple[_Key | Term, list[int]]]:
-    """The given terms in a unit and the longest repeated ones beside them, with their source words."""
-    free = set(range(len(unit.words[0])))
-    for start, stop, term in find_terms(unit.texts[0], given):
-        words = [n for n, word in enumerate(unit.words[0]) if word.start < stop and start < word.stop]
-        free -= {*words}
-        yield term, words
-    for n in range(len(unit.words[0])):
-        for key, words in [one for one in _keys(unit, n) if one[0] in repeated and free.issuperset(one[1])][-1:]:
-            free -= {*words}
-            yield key, words
 
 
 def _linker(units: Sequence[_Unit]) -> _Linker:
@@ -241,18 +223,10 @@ def _linker(units: Sequence[_Unit]) -> _Linker:
     return linked
 
 
-def _written(what: _Key | Term, places: _Places, linked: _Linker) -> list[str | None]:
+def _written(places: _Places, linked: _Linker) -> list[Form]:
     """What was written for each occurrence of a term; forms of one word as the most frequent of them."""
     found: dict[int, _Key] = {}
     shown: dict[_Key, Counter[str]] = defaultdict(Counter)
-    if isinstance(what, Term):
-        shown[what.target,][what.target] = 1
-        there = {id(unit): what.count(unit.texts[1]) for unit, _ in places}
-        for n, (unit, _) in enumerate(places):
-            if there[id(unit)] > 0:
-                there[id(unit)] -= 1
-                found[n] = (what.target,)
-                unit.take(tuple(word.stem for word in _words(what.target, what.languages[1])))
     forms: list[_Key] = []
     for unit, ours in places:
         theirs = linked(unit, ours)
@@ -275,33 +249,3 @@ def _alike(one: str, other: str) -> bool:
     first, second = ("".join(map(bare, word)) for word in (one, other))
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
     return first == second != "" or same >= max(3, ALIKE * max(len(first), len(second)))
-
-
-def summary(rows: Sequence[Mapping[str, Any]], most: int = 10) -> str:
-    """How many terms have one form, several that occur twice or more, or one and some that are to be checked; and those
-    terms whose occurrences are most often not in the most frequent form."""
-    several = [row for row in rows if sum(bool(form["target"]) and form["count"] > 1 for form in row["forms"]) > 1]
-    one = sum(len(row["forms"]) == 1 and row["forms"][0]["target"] is not None for row in rows)
-    kinds = f"{one:,} in one form, {len(several):,} in several, {len(rows) - one - len(several):,} to check"
-    lines = [f"terms: {len(rows):,}, {kinds}"]
-    for row in sorted(several, key=lambda row: row["forms"][0]["count"] - row["count"])[:most]:
-        forms = ", ".join(f"{form['target'] or '(not found)'} {form['count']:,}" for form in row["forms"])
-        lines.append(f"  {row['source']}: {forms}")
-    return "\n".join(lines)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("report")
-    parser.add_argument("--terms", help="a file of terms that are asked for")
-    given = parser.parse_args(arguments)
-    translator, documents, request = request_of(given, given.terms)
-    rows = term_report(translator, request, translator.translate_documents(request))
-    facts = {"kind": "terms", "documents": len(documents), "terms": rows}
-    write_result(Path(given.report), {**provenance_of(translator), **facts})
-    print(f"{summary(rows)}\nwritten to {given.report}")
-
-
-if __name__ == "__main__":
-    with one_line_errors():
-        main()
