@@ -104,7 +104,8 @@ def test_the_pages_have_the_tables_of_the_saved_scores() -> None:
 
 def test_the_figure_of_readme_shows_both_states_of_training() -> None:
     lines = dict(drawn(PAGES / "saved"))
-    assert list(lines) == [f"{level}, {n} updates" for n in ("2,000", "7,536") for level in ("sentences", "documents")]
-    early, late = (lines[f"documents, {n} updates"]["scores"][0]["score"] for n in ("2,000", "7,536"))
+    times = "2,000 updates, rate 0.002", "40 minutes, rate 0.01"
+    assert list(lines) == [f"{level}, {time}" for time in times for level in ("sentences", "documents")]
+    early, late = (lines[f"documents, {time}"]["scores"][0]["score"] for time in times)
     assert early < late
     assert all(line["positions"]["tenths"] for line in lines.values())
