@@ -37,7 +37,7 @@ def choose_forms(terms: Sequence[WrittenTerm], documents: int) -> list[dict[str,
             forms = term.counts(document)
             several = forms.total() >= LEAST and (len(forms) > 1 or None in forms)
             if several and (form := clear_form(forms) or everywhere):
-                chosen[document][term.source] = form
+                chosen[document][term.source] = " ".join(form.split())  # as `Term` has it
     return chosen
 
 

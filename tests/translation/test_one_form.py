@@ -36,8 +36,9 @@ def test_the_most_frequent_form_is_asked_for_where_it_is_clear() -> None:
         term("here, not there", a={HERE: 2}, b={HERE: 1, OTHER: 4}),
         term("once", a={HERE: 1}, b={OTHER: 2}),
         term("code inside", **{"a `b` c": {HERE: 3}, "d": {HERE: 1}}),
+        term("wide", **{"a  b": {HERE: 2}, "c": {HERE: 1}}),
     ]
-    asked = {"clear": "a", "missing": "a", "clear elsewhere": "a", "here, not there": "a"}
+    asked = {"wide": "a b", "clear": "a", "missing": "a", "clear elsewhere": "a", "here, not there": "a"}
     assert choose_forms(terms, 3) == [asked, {}, {}]
 
 
