@@ -11,7 +11,7 @@ from typing import Any
 from scaleformer.system.bars import translation_bar
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.text.spans import apart
-from scaleformer.text.terms import make_terms
+from scaleformer.text.terms import find_terms
 from scaleformer.translation.request import Listener, Request
 from scaleformer.translation.term_forms import Form, WrittenTerm, find_forms
 from scaleformer.translation.terms import missing_from, requirements
@@ -54,6 +54,9 @@ def in_one_form(
     terms = find_forms(translator, request, translations, tag)
     before = _share(terms)
     chosen: list[dict[str, str]] = choose_forms(terms, len(translations)) if ask else [{} for _ in translations]
+    for some, own in zip(chosen, request.required, strict=True):
+        for source in [source for source in some if find_terms(source, own)]:  # a document's own terms win
+            del some[source]
     if numbers := [n for n, some in enumerate(chosen) if some]:
         request = replace(request, asked=chosen)
         again = replace(request.part(numbers), drafts=[translations[n].segments for n in numbers])
@@ -81,11 +84,12 @@ def _share(terms: Sequence[WrittenTerm]) -> str:
 def _left(request: Request, number: int, written: tuple[Translation, dict[str, str]]) -> dict[str, list[int]]:
     """The segments of a document, from 1, that lack a form that was asked for, by form."""
     translation, chosen = written
-    terms = make_terms(chosen, request.languages, prose=True)
     found: dict[str, list[int]] = {form: [] for form in chosen.values()}
+    terms = request.required[number] if found else ()
     for first, _, wanted in requirements(request.documents[number], translation.hypotheses[0], terms):
         for term in missing_from(translation.segments[first], wanted):
-            found[term.target].append(first + 1)
+            if term.target in found:
+                found[term.target].append(first + 1)
     return found
 
 
