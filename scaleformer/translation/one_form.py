@@ -19,6 +19,7 @@ from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
 
 LEAST, SHARE = 2, 0.5  # a form is clear if it was written so often, and in that share of the places
+ROUNDS = 2  # a translation with the forms that were asked for may write another term in a new form
 
 
 def clear_form(forms: Counter[Form]) -> Form:
@@ -46,18 +47,23 @@ def in_one_form(
 ) -> tuple[Request, list[Translation]]:
     """Write the table of the repeated terms of these translations (docs/result-files.md), and tell its sums on stderr.
     With ask, documents that wrote a term in several forms are first translated again with the form of `choose_forms`,
-    outside of code and quotations. Returns the request with these forms, and the translations.
+    outside of code and quotations, at most `ROUNDS` times. Returns the request with these forms, and the translations.
 
     Raises ValueError as `find_forms`, OSError.
     """
     tag, translations = translator.tag_tokens(request.tag), list(translations)
     terms = find_forms(translator, request, translations, tag)
     before = _share(terms)
-    chosen: list[dict[str, str]] = choose_forms(terms, len(translations)) if ask else [{} for _ in translations]
-    for some, own in zip(chosen, request.required, strict=True):
-        for source in [source for source in some if find_terms(source, own)]:  # a document's own terms win
-            del some[source]
-    if numbers := [n for n, some in enumerate(chosen) if some]:
+    chosen: list[dict[str, str]] = [{} for _ in translations]
+    for _ in range(ROUNDS if ask else 0):
+        numbers = []
+        for n, (some, own) in enumerate(zip(choose_forms(terms, len(translations)), request.required, strict=True)):
+            # a document's own terms win, and what was asked for before
+            if more := {source: form for source, form in some.items() if not find_terms(source, own)}:
+                numbers.append(n)
+                chosen[n] |= more
+        if not numbers:
+            break
         request = replace(request, asked=chosen)
         again = replace(request.part(numbers), drafts=[translations[n].segments for n in numbers])
         with translation_bar("terms in one form") as progress:

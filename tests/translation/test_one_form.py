@@ -83,6 +83,21 @@ def test_documents_are_translated_again_with_their_own_terms(
     assert "2 repeated terms, 62.5% of their places (62.5% before) in" in capsys.readouterr().err  # as made up
 
 
+def test_a_second_round_asks_for_what_the_first_one_wrote_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cat, dog = term("cat", Kater={0: 2}, Katze={0: 1}), term("dog", Hund={0: 2}, Dogge={0: 1})
+    changed = term("cat", Katze={0: 2}, Kater={0: 1})
+    found = iter([[cat], [changed, dog], [changed, dog, term("tree", Baum={0: 2}, Holz={0: 1})]])
+    monkeypatch.setattr(one_form, "find_forms", lambda *_: next(found))
+    translator = Translator.load(make_run(tmp_path / "run"), "cpu")
+    request = translator.request([["the cat sees", "a dog", "a tree"], ["a dog"]], names=["a", "b"])
+    first = translator.translate_documents(request)
+    asked, second = in_one_form(translator, request, first, str(tmp_path / "terms.json"), ask=True)
+    assert asked.asked == [{"cat": "Kater", "dog": "Hund"}, {}]  # no third round, and the first choice stays
+    assert second[1] == first[1]
+    for form, places in (("Kater", [True, False, False]), ("Hund", [False, True, False])):
+        assert [form in text for text in second[0].segments] == places
+
+
 def test_segments_that_still_lack_a_form_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     translator = Translator.load(make_run(tmp_path / "run"), "cpu")
     monkeypatch.setattr(one_form, "find_forms", lambda *_: [term("cat", Kater={0: 2}, Katze={0: 1})])

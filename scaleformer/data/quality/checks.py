@@ -30,8 +30,8 @@ READ = 3000  # characters by which the language of a document is told
 DOUBTFUL = "short, and of a third language"  # no fault between segments without any
 UNSURE, UNSURE_BIT = "perhaps of another language", 1 << 20  # a fault where the alignment is doubtful, too
 EXCHANGED = "exchanged"  # both texts are of the other side's language
-#: Faults of a segment, a bit each; a report counts also those after "alignment", for which there are no filters.
-FAULTS = ("script", "language", "repetition", "copies", "mojibake", "ratio", "alignment")
+#: Faults of a segment, a bit each; a report counts also those after "score", for which there are no filters.
+FAULTS = ("script", "language", "repetition", "copies", "mojibake", "ratio", "alignment", "score")
 BITS = {n: 1 << k for k, n in enumerate((*FAULTS, EXCHANGED, "empty", "numbers", "URLs", "tags", "placeholders"))}
 
 # UTF-8 that was read as Windows-1252: a letter that leads two or three bytes, and what can follow it.

@@ -36,16 +36,19 @@ class FilterConfig:
     mojibake: bool | None = None
     ratio: Annotated[float, Range(ge=1)] | bool | None = None
     alignment: Share | bool | None = None
+    scorer: str | None = None
+    score: float = 0.5
     segments: Literal["drop", "unaligned"] = "drop"
     documents: Share = 0.5
 
     def active(self, raw: bool = False) -> dict[str, Any]:
-        """The filters that are on, with their values, in order. raw: with those of `RAW` unless they are false."""
-        found = {}
+        """The filters that are on, with their values, in order; "score" has (scorer, score). raw: with those of `RAW`
+        unless they are false."""
+        found: dict[str, Any] = {}
         for name, usual in USUAL.items():
             value = getattr(self, name)
             if value is None:
                 value = self.usual or (raw and name in RAW)
             if value is not False:
                 found[name] = usual if value is True else value
-        return found
+        return found | ({"score": (self.scorer, self.score)} if self.scorer is not None else {})

@@ -17,6 +17,7 @@ import numpy as np
 from scaleformer.data.align.scoring import PairScorer
 from scaleformer.data.quality.checks import BITS, UNSURE_BIT, SegmentChecks, other_language, require_languages
 from scaleformer.data.quality.near import FEWEST, NearTexts, digests, near_documents, same_words, tokens
+from scaleformer.data.quality.scorer import scores_by
 from scaleformer.text.documents import Document
 from scaleformer.text.words import hash_of_text, spaced
 
@@ -134,12 +135,14 @@ def survey(
     everything: bool = False,
     processes: int = 1,
 ) -> Survey:
-    """The survey of the documents that `read` yields (it is called three times), the same for any number of processes.
+    """The survey of the documents that `read` yields (up to four times), the same for any number of processes.
 
     languages: of both sides; None where they are those of most segments. everything: look for what no filter takes, too
     Memory: of the segments outside of train, and some hundred bytes for every other one and for every document.
-    Raises DataError as `SegmentChecks` does.
+    Raises DataError as `SegmentChecks` and `scores_by` do.
     """
+    # first, since a command may fail
+    low = _low_scores(read(), *filters["score"]) if "score" in filters else np.zeros(1, dtype=bool)
     sample: list[tuple[str, str, int]] = []
     held_out: dict[int, str] = {}
     chosen, met = random.Random(1), 0
@@ -172,7 +175,21 @@ def survey(
     if found.digests and not {"duplicates", "leakage"}.isdisjoint(filters):
         digest = np.frombuffer(bytes(found.digests), dtype=np.uint32).reshape(len(found.names), -1)
         found.near_pairs = _verified(read(), near_documents(digest))
+    found.columns["faults"] = found["faults"] | BITS["score"] * low
     return found
+
+
+def _low_scores(documents: Iterable[Split], scorer: str, least: float) -> np.ndarray:
+    """Which segments have less than this from a scorer; text without a partner has not."""
+    paired = array("b")
+
+    def pairs() -> Iterator[tuple[str, str]]:
+        for source, target in (part for _, document in documents for part in document.parts()):
+            paired.append(bool(source and target))
+            yield " ".join(source), " ".join(target)
+
+    scores = scores_by(scorer, pairs())
+    return ~(scores >= least) & (np.array(paired) > 0)  # what is not a number is low
 
 
 def half_of(document: Document) -> int:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ from scaleformer.data.quality.splitting import assign_groups, group_documents, p
 from scaleformer.data.quality.survey import Split, survey
 from scaleformer.formats.json_lines import read_jsonl
 from scaleformer.system.errors import DataError
-from scaleformer.text.documents import Document
+from scaleformer.text.documents import Document, from_parts
 
 
 def document(name: str, *segments: str, target: str = "t ") -> Document:
@@ -72,6 +75,39 @@ def test_nearly_equal_segments_leak() -> None:
     assert surveyed(documents, leakage=0.5)["near"].tolist() == [0, 0]
     documents[1] = ("test", document("b", "one two three x five six", "one two three four y six"))  # one near both
     assert len(surveyed(documents, leakage=0.5).near_held_out) == 2
+
+
+def command(*lines: str) -> str:
+    return shlex.join([sys.executable, "-c", "\n".join(("import sys", *lines))])
+
+
+LENGTHS = command("for line in sys.stdin: print(len(line.rstrip('\\n').split('\\t')[1]) / 10)")
+
+
+def test_what_another_program_gives_less(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    texts = ("a  1", "b", "", "c\n2"), ("long\tenough", "short", "long enough", "123456789.")
+    found = Document("d", *texts)
+    config = FilterConfig(scorer=LENGTHS, score=1.0)
+    for shape in (found, from_parts("d", [*found.parts(), (("no partner",), ())])):
+        seen = surveyed([("train", shape), ("test", shape)], scorer=LENGTHS, score=1.0)
+        decisions = decide(seen, config, config.active())
+        low = [n % (len(seen["faults"]) // 2) == 1 for n in range(len(seen["faults"]))]
+        assert (seen["faults"] > 0).tolist() == low
+        assert np.flatnonzero(decisions.reasons >= 0).tolist() == [1]  # of train alone
+    assert decisions.filters == {"score": {way: {"segments": 1, "documents": 0} for way in ("alone", "in_order")}}
+    nan = command("for line in sys.stdin: print('nan')")
+    assert (surveyed([("", found)], scorer=nan)["faults"] > 0).all()
+    for scorer, message in (
+        ("no-such-program -x", "'no-such-program -x': cannot be run: No such file"),
+        ("", "cannot be run"),
+        ("'", "cannot be run: No closing quotation"),
+        (command("sys.exit('no model')"), "ended with exit code 1"),
+        (command("print('score')"), "a number on each line: could not convert string to float: 'score"),
+        (command("print(1)"), "wrote 1 lines for 4 segments"),
+    ):
+        with pytest.raises(DataError, match=re.escape(message)):
+            surveyed([("", found)], scorer=scorer)
+    assert "no model" in capfd.readouterr().err
 
 
 def test_any_number_of_processes_finds_the_same() -> None:
