@@ -55,9 +55,9 @@ def read(translator: Translator, document: Document) -> Read:
     """The decoder states before each token of a document, each segment by itself, without `</s>`."""
     model, states, tokens, segments = translator.model, [], [], []
     for number, (source, target) in enumerate(zip(document.source, document.target, strict=True)):
-        sides = translator.source_tokenizer, translator.target_tokenizer
-        both = [np.array([*t.encode_segments([text]), EOS]) for t, text in zip(sides, (source, target), strict=True)]
-        batch = collate([Example("", *both)])
+        ours = np.array([*translator.source_tokenizer.encode_segments([source]), EOS])
+        theirs = np.array([*translator.target_tokenizer.encode_segments([target]), EOS])
+        batch = collate([Example("", ours, theirs)])
         states.append(model(batch)[0, :-1].float())
         tokens.append(batch.target_output[0, :-1])
         segments.append(torch.full_like(tokens[-1], number))

@@ -27,8 +27,8 @@ AS_IT_IS = "as it is"
 @torch.no_grad()
 def shut(translator: Translator, site: str) -> None:
     """Shut the outer gates of the layers of a site that see the document. Raises ValueError where there are none."""
-    found = [one for one in attentions_of(translator.model) if one.site == site and hasattr(one, "own_segment")]
-    found = [one for one in found if isinstance(one, SegmentRecallAttention) and not one.own_segment]
+    all_of_it = [one for one in attentions_of(translator.model) if isinstance(one, SegmentRecallAttention)]
+    found = [one for one in all_of_it if one.site == site and not one.own_segment]
     if not found:
         raise ValueError(f"--shut {site}: no layer of segment_recall that sees the document")
     for one in found:
