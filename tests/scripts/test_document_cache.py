@@ -27,9 +27,11 @@ def test_a_cache_by_hand() -> None:
     assert cached(here, other, 2.0)[0].tolist() == [0.0, 1.0, 0.0, 1.0]  # all of another document, whatever its order
 
     losses = mixed(torch.full((4,), math.log(0.5)), (found, nearest), 0.5, 1.0)
-    share = 1 / (1 + math.exp(-1.0 + 0.5 * 2.0))  # of the last token
-    expected = -math.log((1 - share) * 0.5 + share * float(found[3]))
-    assert losses.tolist() == pytest.approx([math.log(2)] * 2 + [float(losses[2]), expected])
+    expected = [math.log(2)] * 2  # without a cache
+    for value, weight in zip(found[2:].tolist(), (1.0, 0.5 * -2.0 + 1.0), strict=True):
+        share = 1 / (1 + math.exp(-weight))
+        expected.append(-math.log((1 - share) * 0.5 + share * value))
+    assert losses.tolist() == pytest.approx(expected)
 
 
 def test_rows_of_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
