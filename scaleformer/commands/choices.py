@@ -113,7 +113,6 @@ def _translate(
     path: Path,
 ) -> System:
     """Translate the documents, keep them, and score their references; the same call continues after an interruption."""
-    # `seed`, like all of `decoding`, comes from the run unless given
     given = [f"decoding.{o}" if o.startswith("seed=") else o for o in given]
     decoding = choose_decoding(model.decoding, options.decoding, given)
     mode = options.mode or ("document" if options.max_tokens is not None else trained_mode(model.config))

@@ -1,6 +1,6 @@
 """Learn how sure a model is of each segment, and measure how well that finds bad ones.
 
-scaleformer confidence checkpoint=RUN [max_tokens=512] [data=jsonl data.path=DIR]
+scaleformer confidence checkpoint=RUN [max_tokens=512] [data=jsonl data.path=DIR] [peer=Unbabel/wmt22-cometkiwi-da]
 
 Translates the validation split, and calibrates the signs of its segments by their chrF++ (`confidence.json` beside the
 checkpoint); then translates the test split, and says how well the expectations agree there. For `translate review=`.
@@ -18,6 +18,7 @@ from sacrebleu.metrics import CHRF
 
 from scaleformer.checkpoints.run_config import trained_mode
 from scaleformer.decoding.config import MaxTokens, Mode, choose_decoding
+from scaleformer.evaluation.comet import comet_score, cut_lines, load_comet
 from scaleformer.evaluation.confidence import WORST, assess, fit
 from scaleformer.evaluation.corpus import choose_corpora
 from scaleformer.evaluation.translation_run import provenance_of, results_folder, translated_corpus
@@ -39,9 +40,11 @@ class Options:
     split: str
     mode: Mode | None
     max_tokens: MaxTokens | None
+    peer: str | None
     max_documents: Positive | None
     device: str
     threads: Positive | None
+    seed: int
     decoding: dict[str, Any]
     data: dict[str, Any] | None = None
 
@@ -54,12 +57,17 @@ def main(options: Options, given: Sequence[str]) -> None:
     model = Translator.load(options.checkpoint, options.device)
     folder = results_folder(model.path)
     check_folder(folder)
-    signs, scores, _ = _segments(options, given, model, options.calibrate, folder)
+    peer = None if options.peer is None else load_comet(options.peer)
+    signs, scores, *_ = _segments(options, given, model, options.calibrate, folder)
     found = fit(signs, scores, model.sha256)
     found.write(place_of(model))
     print(f"{counted(len(scores), 'segment')} of {options.calibrate}: written to {place_of(model)}")
-    signs, scores, left_out = _segments(options, given, model, options.split, folder)
+    signs, scores, left_out, texts = _segments(options, given, model, options.split, folder)
     measured = assess(found.expect(signs), scores)
+    if peer is not None:
+        judged = comet_score(peer, *texts, None, str(options.peer))
+        beside = {"model": judged.model, "version": judged.version, "cut": cut_lines(peer, *texts)}
+        measured["peer"] = {**beside, **assess(np.array(judged.lines), scores)}
     how = {"calibrated_on": options.calibrate, "split": options.split, "segments": len(scores), "left_out": left_out}
     path = write_result(
         folder / f"confidence-{options.split}.json", {**provenance_of(model), "kind": "confidence", **how, **measured}
@@ -70,10 +78,13 @@ def main(options: Options, given: Sequence[str]) -> None:
     for row in measured["reliability"]:
         table.add_row(f"{row['segments']:,}", f"{row['expected']:.1f}", f"{row['real']:.1f}")
     print_table(table)
-    print(
-        f"Pearson {measured['pearson']:.3f}; worst {WORST:.0%}: AUC {measured['auc']:.3f}, {measured['found']:.0%} of "
-        f"them among the {WORST:.0%} of least confidence"
-    )
+    for name, one in [("", measured), *([] if peer is None else [(f"{options.peer}: ", measured["peer"])])]:
+        print(
+            f"{name}Pearson {one['pearson']:.3f}; worst {WORST:.0%}: AUC {one['auc']:.3f}, {one['found']:.0%} of "
+            f"them among the {WORST:.0%} of least confidence"
+        )
+    if peer is not None and (cut := measured["peer"]["cut"]):
+        print(f"{options.peer} read only the beginning of {cut:,} segments")
     if left_out:
         print(f"left out: {counted(left_out, 'document')} whose source and reference differ in segment count")
     print(f"written to {path}")
@@ -81,13 +92,15 @@ def main(options: Options, given: Sequence[str]) -> None:
 
 def _segments(
     options: Options, given: Sequence[str], model: Translator, split: str, folder: Path
-) -> tuple[Array, Array, int]:
+) -> tuple[Array, Array, int, tuple[list[str], list[str]]]:
     """The signs and the chrF++ of all segments with text of a split; how many documents do not match segment by
-    segment."""
+    segment; the sources and the translations."""
+    given = [f"decoding.{o}" if o.startswith("seed=") else o for o in given]
     decoding = choose_decoding(model.decoding, options.decoding, given)
     mode = options.mode or ("document" if options.max_tokens is not None else trained_mode(model.config))
     signs: list[Array] = []
     scores: list[float] = []
+    texts: tuple[list[str], list[str]] = [], []
     left_out = 0
     chrf = CHRF(word_order=2)
     how = decoding, mode, options.max_tokens, options.max_documents
@@ -99,7 +112,9 @@ def _segments(
         for document, own in zip(found, rows, strict=True):
             kept = [n for n, text in enumerate(document.source) if text.strip() and document.target[n].strip()]
             signs.append(own[kept])
+            for side, segments in zip(texts, (document.source, document.hypothesis), strict=True):
+                side += [segments[n] for n in kept]
             scores += [chrf.sentence_score(document.hypothesis[n], [document.target[n]]).score for n in kept]
     if not scores:
         raise ValueError(f"{split}: no document has as many segments in its translation as in source and reference")
-    return np.concatenate(signs), np.array(scores), left_out
+    return np.concatenate(signs), np.array(scores), left_out, texts

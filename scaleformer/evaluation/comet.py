@@ -48,26 +48,21 @@ def comet_score(
     loaded: Any,
     sources: Sequence[str],
     hypotheses: Sequence[str],
-    references: Sequence[str],
+    references: Sequence[str] | None,
     model: str | Path = "Unbabel/wmt22-comet-da",
     *,
     batch_size: int = 8,
     gpus: int = 0,
 ) -> CometScore:
-    """Score lines with a loaded model of this name. Raises ValueError without lines, and where counts differ."""
-    sizes = {len(sources), len(hypotheses), len(references)}
-    if len(sizes) != 1 or not sources:
-        raise ValueError(
-            f"COMET: {len(sources)} sources, {len(hypotheses)} hypotheses, {len(references)} references: the "
-            "counts must be equal and at least 1"
-        )
-    data = [
-        {"src": source, "mt": hypothesis, "ref": reference}
-        for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True)
-    ]
+    """Score lines with a loaded model of this name; without references it must be one that needs none [COMET-Kiwi, Rei
+    2022]. Raises ValueError without lines, and where counts differ."""
+    sides = {"src": sources, "mt": hypotheses, **({} if references is None else {"ref": references})}
+    if len(set(map(len, sides.values()))) != 1 or not sources:
+        raise ValueError(f"COMET: {[*map(len, sides.values())]} {[*sides]}: the counts must be equal and at least 1")
+    data = [dict(zip(sides, line, strict=True)) for line in zip(*sides.values(), strict=True)]
     output = loaded.predict(data, batch_size=batch_size, gpus=gpus)
-    version = str(getattr(_package(), "__version__", "unknown"))
-    return CometScore(float(output.system_score), tuple(map(float, output.scores)), str(model), version)
+    scores, version = tuple(map(float, output.scores)), str(getattr(_package(), "__version__", "unknown"))
+    return CometScore(float(output.system_score), scores, str(model), version)
 
 
 def _package() -> Any:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from functools import partial
 from html import escape
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -108,3 +111,39 @@ def test_it_is_learned_measured_and_used(monkeypatch, capsys, caplog, tmp_path, 
     assert (tmp_path / "out.md").read_text(encoding="utf-8") == data.read_text(encoding="utf-8")
     code, _, err = call("translate", *command, "unsure=leave")
     assert "unsure=leave: min_confidence=40 (of 100) says of which segments: set both" in err
+
+
+class Words:
+    """Stands in for a COMET model: the longer a translation, the better. It reads eight characters."""
+
+    encoder = SimpleNamespace(tokenizer=lambda texts: {"input_ids": [[*text] for text in texts]}, max_positions=10)
+
+    def predict(self, data: list[dict[str, str]], batch_size: int, gpus: int) -> SimpleNamespace:
+        assert all(set(d) == {"src", "mt"} for d in data)
+        return SimpleNamespace(scores=[float(len(d["mt"])) for d in data], system_score=0.0)
+
+
+def test_a_peer_is_measured_beside_it(monkeypatch, capsys, tmp_path, corpus):
+    run = make_run(tmp_path / "run", {"data": {"format": "jsonl", "path": str(corpus)}})
+    comet: Any = ModuleType("comet")
+    comet.__version__, comet.load_from_checkpoint = "2.2.7", lambda path: Words()
+    comet.download_model = lambda name: name
+    monkeypatch.setitem(sys.modules, "comet", comet)
+    data = "data=jsonl", f"data.path={corpus}"
+    code, out, err = run_command(monkeypatch, capsys, "confidence", f"checkpoint={run}", *data, "peer=some/kiwi")
+    assert code == 0, err
+    assert "some/kiwi: Pearson" in out
+    result = json.loads((run / "results" / "confidence-test.json").read_text())
+    peer = result.pop("peer")
+    documents = [json.loads(line) for line in (corpus / "test.jsonl").read_text().splitlines()]
+    sources = [d["source"] for d in documents]
+    found = [text for document in Translator.load(run, "cpu").translate(sources) for text in document]
+    real = [
+        CHRF(word_order=2).sentence_score(text, [reference]).score
+        for text, reference in zip(found, (t for d in documents for t in d["target"]), strict=True)
+    ]
+    assert peer["pearson"] == pytest.approx(np.corrcoef([len(text) for text in found], real)[0, 1], nan_ok=True)
+    too_long = sum(len(s) > 8 or len(h) > 8 for s, h in zip((s for d in sources for s in d), found, strict=True))
+    assert (peer["model"], peer["version"], peer["cut"]) == ("some/kiwi", "2.2.7", too_long)
+    assert f"some/kiwi read only the beginning of {too_long} segments" in out
+    assert set(result) >= {"auc", "pearson", "reliability"}

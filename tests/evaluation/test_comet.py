@@ -29,6 +29,15 @@ class Overlap:
         return SimpleNamespace(scores=scores, system_score=sum(scores) / len(scores))
 
 
+class Unreferenced(Overlap):
+    """A score of source and translation alone: the ratio of their words, 1 at most."""
+
+    def predict(self, data: list[dict[str, str]], batch_size: int, gpus: int) -> SimpleNamespace:
+        assert all(set(d) == {"src", "mt"} for d in data)
+        scores = [min(1.0, len(d["src"].split()) / len(d["mt"].split())) for d in data]
+        return SimpleNamespace(scores=scores, system_score=sum(scores) / len(scores))
+
+
 @pytest.fixture
 def package(monkeypatch) -> ModuleType:
     """`comet` as in unbabel-comet, as far as we use it."""
@@ -64,10 +73,18 @@ def test_lines_go_in_and_scores_come_out(package, tmp_path: Path):
     assert package.models[-1].path == str(checkpoint)
 
 
+def test_a_model_that_needs_no_reference_gets_none(package):
+    package.load_from_checkpoint = lambda path: Unreferenced(path)
+    score = comet_score(load_comet(), ["s", "t v"], ["a b", "c"], None)
+    assert score.lines == (0.5, 1.0)
+    with pytest.raises(ValueError, match=r"\[1, 2\] \['src', 'mt'\]"):
+        comet_score(load_comet(), ["s"], ["a", "b"], None)
+
+
 def test_faults_are_reported(package, monkeypatch):
     with pytest.raises(ValueError, match=r"COMET model nothing/there: 'nothing/there' \(wanted a name"):
         load_comet("nothing/there")
-    with pytest.raises(ValueError, match="1 sources, 0 hypotheses, 1 references"):
+    with pytest.raises(ValueError, match=r"\[1, 0, 1\] \['src', 'mt', 'ref'\]"):
         comet_score(load_comet(), ["s"], [], ["a"])
     for absent in (None, ModuleType("comet")):  # missing, or another package of the same name
         monkeypatch.setitem(sys.modules, "comet", absent)
