@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
@@ -88,6 +89,14 @@ def test_sites_are_chosen_one_by_one() -> None:
     model = Transformer(ModelConfig(20, 20, **config["model"]))
     assert type(model.decoder[0].cross_attention).__name__ == "ScaleformerAttention"
     assert type(model.decoder[0].attention).__name__ == "SoftmaxAttention"
+
+
+@pytest.mark.parametrize("experiment", [p.stem for p in sorted((CONF / "experiment").glob("*.yaml"))])
+def test_experiments_take_another_attention(experiment: str) -> None:
+    config = configured(f"experiment={experiment}", "model/attention=softmax")
+    with torch.device("meta"):
+        model = Transformer(ModelConfig(20, 20, **config["model"]))
+    assert type(model.encoder[0].attention).__name__ == "SoftmaxAttention"
 
 
 @pytest.mark.parametrize("command", [p.stem for p in CONF.glob("commands/*.yaml") if "/data: null" in p.read_text()])

@@ -113,8 +113,7 @@ def _translate(
     path: Path,
 ) -> System:
     """Translate the documents, keep them, and score their references; the same call continues after an interruption."""
-    given = [f"decoding.{o}" if o.startswith("seed=") else o for o in given]
-    decoding = choose_decoding(model.decoding, options.decoding, given)
+    decoding = choose_decoding(model.decoding, options.decoding, given, seed=True)
     mode = options.mode or ("document" if options.max_tokens is not None else trained_mode(model.config))
     how = decoding, mode, options.max_tokens, options.max_documents
     with translated_corpus(model, corpus, *how, path.with_name(f".{path.stem}.part")) as found:

@@ -65,8 +65,9 @@ def main(options: Options, given: Sequence[str]) -> None:
     signs, scores, left_out, texts = _segments(options, given, model, options.split, folder)
     measured = assess(found.expect(signs), scores)
     if peer is not None:
-        judged = comet_score(peer, *texts, None, str(options.peer))
-        beside = {"model": judged.model, "version": judged.version, "cut": cut_lines(peer, *texts)}
+        sources, hypotheses = zip(*texts, strict=True)
+        judged = comet_score(peer, sources, hypotheses, None, str(options.peer), gpus=int(model.device.type == "cuda"))
+        beside = {"model": judged.model, "version": judged.version, "cut": cut_lines(peer, sources, hypotheses)}
         measured["peer"] = {**beside, **assess(np.array(judged.lines), scores)}
     how = {"calibrated_on": options.calibrate, "split": options.split, "segments": len(scores), "left_out": left_out}
     path = write_result(
@@ -78,12 +79,13 @@ def main(options: Options, given: Sequence[str]) -> None:
     for row in measured["reliability"]:
         table.add_row(f"{row['segments']:,}", f"{row['expected']:.1f}", f"{row['real']:.1f}")
     print_table(table)
-    for name, one in [("", measured), *([] if peer is None else [(f"{options.peer}: ", measured["peer"])])]:
-        print(
-            f"{name}Pearson {one['pearson']:.3f}; worst {WORST:.0%}: AUC {one['auc']:.3f}, {one['found']:.0%} of "
-            f"them among the {WORST:.0%} of least confidence"
-        )
-    if peer is not None and (cut := measured["peer"]["cut"]):
+    for name, one in (("", measured), (f"{options.peer}: ", measured.get("peer"))):
+        if one is not None:
+            print(
+                f"{name}Pearson {one['pearson']:.3f}; worst {WORST:.0%}: AUC {one['auc']:.3f}, {one['found']:.0%} of "
+                f"them among the {WORST:.0%} of least confidence"
+            )
+    if cut := measured.get("peer", {}).get("cut"):
         print(f"{options.peer} read only the beginning of {cut:,} segments")
     if left_out:
         print(f"left out: {counted(left_out, 'document')} whose source and reference differ in segment count")
@@ -92,15 +94,14 @@ def main(options: Options, given: Sequence[str]) -> None:
 
 def _segments(
     options: Options, given: Sequence[str], model: Translator, split: str, folder: Path
-) -> tuple[Array, Array, int, tuple[list[str], list[str]]]:
+) -> tuple[Array, Array, int, list[tuple[str, str]]]:
     """The signs and the chrF++ of all segments with text of a split; how many documents do not match segment by
-    segment; the sources and the translations."""
-    given = [f"decoding.{o}" if o.startswith("seed=") else o for o in given]
-    decoding = choose_decoding(model.decoding, options.decoding, given)
+    segment; source and translation of these segments."""
+    decoding = choose_decoding(model.decoding, options.decoding, given, seed=True)
     mode = options.mode or ("document" if options.max_tokens is not None else trained_mode(model.config))
     signs: list[Array] = []
     scores: list[float] = []
-    texts: tuple[list[str], list[str]] = [], []
+    texts: list[tuple[str, str]] = []
     left_out = 0
     chrf = CHRF(word_order=2)
     how = decoding, mode, options.max_tokens, options.max_documents
@@ -112,8 +113,7 @@ def _segments(
         for document, own in zip(found, rows, strict=True):
             kept = [n for n, text in enumerate(document.source) if text.strip() and document.target[n].strip()]
             signs.append(own[kept])
-            for side, segments in zip(texts, (document.source, document.hypothesis), strict=True):
-                side += [segments[n] for n in kept]
+            texts += [(document.source[n], document.hypothesis[n]) for n in kept]
             scores += [chrf.sentence_score(document.hypothesis[n], [document.target[n]]).score for n in kept]
     if not scores:
         raise ValueError(f"{split}: no document has as many segments in its translation as in source and reference")

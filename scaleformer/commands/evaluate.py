@@ -48,8 +48,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     if isinstance(options.checkpoint, tuple) and len(options.checkpoint) > 1 and options.output is None:
         raise ValueError("checkpoint= has several models: set output=FOLDER for their joint results")
     translator = Translator.load(options.checkpoint, options.device, None, options.ensemble, options.precision)
-    given = [f"decoding.{o}" if o.startswith("seed=") else o for o in given]
-    decoding = choose_decoding(translator.decoding, options.decoding, given)
+    decoding = choose_decoding(translator.decoding, options.decoding, given, seed=True)
     mode = options.mode or ("document" if options.max_tokens is not None else trained_mode(translator.config))
     for corpus in choose_corpora(translator.config, options.data, options.split):
         metrics = choose_metrics(translator.config, options.metrics, given, corpus.language)

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from scaleformer.decoding.config import DecodingConfig, choose_decoding
+from scaleformer.decoding.config import choose_decoding
 from scaleformer.evaluation.corpus import choose_corpus, file_name
 from scaleformer.evaluation.length.documents import TestText, choose_lengths, default_lengths, parse_lengths
 from scaleformer.evaluation.length.extrapolation import FORMAT, Cache, Protocol, System, default_window, measure_all
@@ -128,9 +128,8 @@ def _systems(options: Options) -> list[System]:
 def _protocol(systems: list[System], options: Options, given: Sequence[str], language: str | None) -> Protocol:
     first = systems[0]
     run = replace(first.translator.decoding, strategy="greedy", n_best=1)
-    decoding: DecodingConfig = choose_decoding(run, options.decoding, given)
     return Protocol(
-        decoding=decoding,
+        decoding=choose_decoding(run, options.decoding, given),
         modes=tuple(listed(options.modes)),
         window=_window(first.trained, options.window),
         loss=options.loss,

@@ -109,14 +109,16 @@ class DecodingConfig:
         return (tokens.double() * self.max_length_ratio).floor().long() + self.max_length_offset
 
 
-def choose_decoding(run: DecodingConfig, settings: Mapping[str, Any], overrides: Sequence[str]) -> DecodingConfig:
+def choose_decoding(
+    run: DecodingConfig, settings: Mapping[str, Any], overrides: Sequence[str], seed: bool = False
+) -> DecodingConfig:
     """The settings of the model's own run, but for what the command line says.
 
     `settings` is the composed group, `overrides` the command line: `decoding=beam` takes the whole group,
-    `decoding.beam_size=5` this one setting. Raises ValueError for one that the search does not read.
+    `decoding.beam_size=5` this one setting, with `seed` also `seed=5`. Raises ValueError for one that is not read.
     """
     keys = [override.split("=")[0].lstrip("+") for override in overrides]
-    given = {key.removeprefix("decoding.") for key in keys if key.startswith("decoding.")}
+    given = {key.removeprefix("decoding.") for key in keys if key.startswith("decoding.") or (seed and key == "seed")}
     whole = settings if "decoding" in keys else {**asdict(run), **{key: settings[key] for key in given}}
     chosen = from_mapping(DecodingConfig, whole, "decoding")
     chosen.refuse_unread(sorted(given), "decoding.")

@@ -58,7 +58,8 @@ def comet_score(
     2022]. Raises ValueError without lines, and where counts differ."""
     sides = {"src": sources, "mt": hypotheses, **({} if references is None else {"ref": references})}
     if len(set(map(len, sides.values()))) != 1 or not sources:
-        raise ValueError(f"COMET: {[*map(len, sides.values())]} {[*sides]}: the counts must be equal and at least 1")
+        counts = ", ".join(f"{len(texts)} {name}" for name, texts in sides.items())
+        raise ValueError(f"COMET: {counts}: the counts must be equal and at least 1")
     data = [dict(zip(sides, line, strict=True)) for line in zip(*sides.values(), strict=True)]
     output = loaded.predict(data, batch_size=batch_size, gpus=gpus)
     scores, version = tuple(map(float, output.scores)), str(getattr(_package(), "__version__", "unknown"))

@@ -65,6 +65,14 @@ def test_settings_of_the_command_line_go_before_those_of_the_run():
     assert choose_decoding(run, settings, ["decoding=beam", "decoding.beam_size=7"]) == DecodingConfig(beam_size=7)
 
 
+def test_the_seed_of_a_command_may_be_that_of_the_sampling():
+    run = DecodingConfig(strategy="sample", seed=2)
+    settings = asdict(DecodingConfig(seed=7))  # as composed: decoding.seed is that of the command
+    assert choose_decoding(run, settings, ["seed=7"], seed=True) == DecodingConfig(strategy="sample", seed=7)
+    assert choose_decoding(run, settings, [], seed=True) == run
+    assert choose_decoding(run, settings, ["seed=7"]) == run
+
+
 def test_the_configurations_are_the_defaults_but_for_the_strategy() -> None:
     folder = Path(__file__).parents[2] / "conf" / "decoding"
     files = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in folder.glob("*.yaml")}

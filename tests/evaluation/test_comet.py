@@ -77,14 +77,14 @@ def test_a_model_that_needs_no_reference_gets_none(package):
     package.load_from_checkpoint = lambda path: Unreferenced(path)
     score = comet_score(load_comet(), ["s", "t v"], ["a b", "c"], None)
     assert score.lines == (0.5, 1.0)
-    with pytest.raises(ValueError, match=r"\[1, 2\] \['src', 'mt'\]"):
+    with pytest.raises(ValueError, match="1 src, 2 mt"):
         comet_score(load_comet(), ["s"], ["a", "b"], None)
 
 
 def test_faults_are_reported(package, monkeypatch):
     with pytest.raises(ValueError, match=r"COMET model nothing/there: 'nothing/there' \(wanted a name"):
         load_comet("nothing/there")
-    with pytest.raises(ValueError, match=r"\[1, 0, 1\] \['src', 'mt', 'ref'\]"):
+    with pytest.raises(ValueError, match="1 src, 0 mt, 1 ref"):
         comet_score(load_comet(), ["s"], [], ["a"])
     for absent in (None, ModuleType("comet")):  # missing, or another package of the same name
         monkeypatch.setitem(sys.modules, "comet", absent)
