@@ -45,7 +45,7 @@ class DraftedDocument:
                 self.texts[n], self.decoded[n] = self.spare[n], -1
             steps = max(1, steps_of(self.spare[n][-1]) or 1)
             for later in range(n + 1, min(n + steps, len(self.texts))):
-                self.texts[later] = None
+                self.texts[later], self.cut[later] = None, False
             n += steps
 
     def change(self, n: int, text: tuple[int, ...], turn: int) -> None:

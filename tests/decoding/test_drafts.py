@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from scaleformer.decoding.config import DecodingConfig
+from scaleformer.decoding.drafted import make_document
 from scaleformer.decoding.drafts import Counts, decode_drafts
 from scaleformer.decoding.rules import follow_rules
 from scaleformer.decoding.search import decode
 from scaleformer.decoding.state import pad
 from scaleformer.model.transformer import Transformer
 from scaleformer.ops.segments.packing import ROW
-from scaleformer.vocabulary import BOS, EOS, PLACEHOLDER, SEP, consumed, steps_of
+from scaleformer.vocabulary import BOS, EOS, PLACEHOLDER, SEP, SEP2, consumed, steps_of
 from tests.helpers import make_model
 
 WORD, WORDS = 20, 50
@@ -199,6 +200,15 @@ def texts(tokens: tuple[int, ...]) -> list[list[int]]:
         if steps := steps_of(token):
             found += [[] for _ in range(steps)]
     return found[:-1]
+
+
+def test_a_cut_segment_that_another_one_translates_is_not_cut() -> None:
+    document = make_document([WORD, SEP, WORD, SEP, EOS], [(), ()], {})
+    document.change(1, (WORD, SEP), 1)
+    document.cut[1] = True
+    document.change(0, (WORD, SEP2), 2)
+    document.join()
+    assert (document.texts, document.cut) == ([(WORD, SEP2), None], [False, False])
 
 
 def test_scores_are_those_of_the_search() -> None:
