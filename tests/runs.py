@@ -56,13 +56,14 @@ def write_corpus(folder: Path, split: str = "test", documents: list[dict[str, An
 
 
 def make_run(
-    folder: Path, config: dict[str, Any] | None = None, attention: dict[str, Any] | None = None, seed: int = 1
-) -> Path:
+    folder: Path, config: dict[str, Any] | None = None, attention: dict[str, Any] | None = None, seed: int = 1,
+    **options: Any,
+) -> Path:  # fmt: skip
     """`config` is the configuration of the run: data, decoding ... Short outputs keep an untrained model quick. It
     writes letters, since single bytes would make no text."""
     torch.manual_seed(seed)
     size = tokenizer().vocab_size
-    options = {} if attention is None else {"attention": attention}
+    options |= {} if attention is None else {"attention": attention}
     model = ModelConfig(size, size, encoder_layers=1, decoder_layers=1, width=16, feedforward=16, heads=2, **options)
     transformer = Transformer(model)
     bytes_of = [token for token in range(size) if tokenizer().piece(token).startswith("<0x")]

@@ -30,11 +30,11 @@ def check_softmax(model: Transformer, path: Path | str, format: str) -> None:
     layers = [*model.encoder_layers, *model.decoder_layers]
     attentions = [one for layer in layers for one in layer.modules() if hasattr(one, "site")]
     plain = all(type(one) is SoftmaxAttention and one.positions == "sinusoidal" for one in attentions)
-    if not plain:
+    own = "sinusoids that begin anew with each segment" if plain else model.config.attention["name"]
+    if not plain or model.config.sinusoids == "segments":
         raise ValueError(
-            f"{path}: {format} has softmax attention with sinusoids alone, this model has "
-            f"{model.config.attention['name']}: train one with model/attention=softmax on its translations "
-            "and export that"
+            f"{path}: {format} has softmax attention with sinusoids alone, this model has {own}: train one with "
+            "model/attention=softmax model.sinusoids=auto on its translations and export that"
         )
 
 

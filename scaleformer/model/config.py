@@ -20,7 +20,8 @@ class ModelConfig:
     biases             whether the projections of attentions have biases
     scale_embeddings   whether embeddings are multiplied by sqrt(width)
     output_bias        whether the output layer has a bias
-    sinusoids          added to the embeddings: a form of `positions.FORMS`; "auto" only where an attention needs them
+    sinusoids          added to the embeddings: a form of `positions.FORMS`; "auto" only where an attention needs them,
+                       "segments" always, from the start of each segment
     separate_segments  whether each segment begins anew: positions count from its start, the decoder reads `<s>` for a
                        separator, and the `</s>` that follows the last one is neither read nor predicted
     attention          the mechanism of every site: {"name": ..., option: value, ...}

@@ -98,6 +98,7 @@ class Transformer(nn.Module):
         self.source_positions = encoder[0].attention.make_positions()
         # The decoder's embeddings need absolute positions if either of its attentions is blind to order.
         self.target_positions = decoder[0].attention.make_positions() or decoder[0].cross_attention.make_positions()
+        self.places_begin_anew = config.separate_segments or config.sinusoids == "segments"
         if config.sinusoids != "auto":
             self.source_positions = self.target_positions = Sinusoids(D, config.sinusoids)
 
@@ -181,15 +182,15 @@ class Transformer(nn.Module):
     def init_state(self, encoded: Encoded, beams: int) -> DecoderState:
         """The state before `<s>`, for K = `beams` hypotheses of each of the B documents; row = document * K + beam."""
         rows = encoded.states.shape[0] * beams
-        starts = encoded.segments.new_zeros(rows) if self.config.separate_segments else None
+        starts = encoded.segments.new_zeros(rows) if self.places_begin_anew else None
         return DecoderState(0, [layer.init_state(*encoded, rows) for layer in self.decoder_layers], starts)
 
     @property
     def resumes(self) -> bool:
         """Whether it can go on from the middle of a given translation (`states_before`)."""
         attentions = [one for layer in self.decoder_layers for one in (layer.attention, layer.cross_attention)]
-        whole = self.target_positions is None and not self.config.separate_segments
-        return whole and all(attention.resumes for attention in attentions)
+        whole = self.target_positions is None or self.config.sinusoids == "segments"
+        return whole and not self.config.separate_segments and all(one.resumes for one in attentions)
 
     @property
     def ends_with_segments(self) -> bool:
@@ -226,7 +227,9 @@ class Transformer(nn.Module):
             layer.states_before(x, segments, texts, starts, state)
             for layer, x, state in zip(self.decoder_layers, inputs, cross, strict=True)
         ]
-        return DecoderState(0, layers)
+        rows = segments[texts]  # (n, L)
+        here = (rows == rows.gather(1, starts[:, None])).long().argmax(1)  # (n,), where the segments begin
+        return DecoderState(0, layers, here - starts if self.places_begin_anew else None)
 
     def step(self, tokens: Tensor, segments: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """One position of every hypothesis.
@@ -237,7 +240,9 @@ class Transformer(nn.Module):
         starts, places = state.starts, torch.full((1,), state.position, device=tokens.device)
         if starts is not None:
             starts = torch.where(is_separator(tokens), state.position, starts)
-            tokens, places = torch.where(is_separator(tokens), BOS, tokens), (state.position - starts)[:, None]
+            places = (state.position - starts)[:, None]
+        if self.config.separate_segments:
+            tokens = torch.where(is_separator(tokens), BOS, tokens)
         x = self._embed(self.target_embedding, tokens[:, None], self.target_positions, places)[:, 0]  # (B*K, D)
         layers = []
         for layer, layer_state in zip(self.decoder_layers, state.layers, strict=True):
@@ -284,7 +289,7 @@ class Transformer(nn.Module):
         """The position (L,) of each token, or (B, L) from the start of its segment; first (B, L) bool says where they
         start."""
         index = torch.arange(first.shape[1], device=first.device)
-        return index - (index * first).cummax(1).values if self.config.separate_segments else index
+        return index - (index * first).cummax(1).values if self.places_begin_anew else index
 
     def _embed(self, embedding: nn.Embedding, tokens: Tensor, positions: nn.Module | None, places: Tensor) -> Tensor:
         x = embedding(tokens)  # (B, L, D)

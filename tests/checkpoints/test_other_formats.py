@@ -116,6 +116,9 @@ def test_other_attentions_are_refused(tmp_path: Path) -> None:
     for write in (write_transformers, write_ctranslate2):
         with pytest.raises(ValueError, match=r"softmax attention with sinusoids alone, this model has segment_recall"):
             write(run, tmp_path / "out")
+    anew = load_model(make_run(tmp_path / "anew", attention={"name": "softmax"}, sinusoids="segments"))
+    with pytest.raises(ValueError, match=r"this model has sinusoids that begin anew .* model\.sinusoids=auto on its"):
+        write_ctranslate2(anew, tmp_path / "out")
     plain = load_model(make_run(tmp_path / "softmax", attention={"name": "softmax"}))
     with pytest.raises(ValueError, match=r"Marian has model\.norm=post .* take format=ctranslate2"):
         write_transformers(plain, tmp_path / "out")

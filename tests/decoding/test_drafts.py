@@ -23,11 +23,13 @@ WORD, WORDS = 20, 50
 CPU = torch.device("cpu")
 
 
-def model_of(seed: int, near: int = 3, kept: int = 64, document_layers: int | None = None) -> Transformer:
+def model_of(
+    seed: int, near: int = 3, kept: int = 64, document_layers: int | None = None, sinusoids: str = "auto"
+) -> Transformer:
     """A model whose weights are large, so that what it writes depends on all that it reads."""
     torch.manual_seed(seed)
     attention = {"name": "segment_recall", "near": near, "kept": kept, "document_layers": document_layers}
-    model = make_model(WORDS, attention=attention).eval()
+    model = make_model(WORDS, attention=attention, sinusoids=sinusoids).eval()
     for name, parameter in model.named_parameters():
         if name.endswith("salience"):
             parameter.data.normal_()
@@ -71,7 +73,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def test_drafts_change_nothing(name: str, seed: int) -> None:
     """Whatever they are: words at random, nothing at all, or the translation itself."""
     rng = random.Random(seed)
-    model = model_of(seed, *rng.choice([(0, 2), (1, 64), (3, 64), (1, 2, 1)]))
+    model = model_of(seed, *rng.choice([(0, 2), (1, 64), (3, 64), (1, 2, 1), (1, 4, None, "segments")]))
     sources = [document(rng, rng.randrange(1, 9)) for _ in range(3)]
     forced = [some_forced(rng, source) for source in sources]
     config = DecodingConfig(strategy="greedy", length_penalty=0.6, **SETTINGS[name])
@@ -269,11 +271,13 @@ def test_the_texts_of_segments_are_told_in_order_and_a_document_can_be_given_up(
     assert not part.finished
 
 
-@pytest.mark.parametrize(("near", "kept"), [(3, 64), (1, 4), (0, 2)])
+@pytest.mark.parametrize(
+    ("near", "kept", "sinusoids"), [(3, 64, "auto"), (1, 4, "auto"), (0, 2, "auto"), (1, 4, "segments")]
+)
 @torch.no_grad()
-def test_every_place_goes_on_as_the_whole_text_does(near: int, kept: int) -> None:
+def test_every_place_goes_on_as_the_whole_text_does(near: int, kept: int, sinusoids: str) -> None:
     """States before places of two texts, the middles of segments too, give the logits of teacher forcing."""
-    model, rng = model_of(3, near, kept), random.Random(3)
+    model, rng = model_of(3, near, kept, sinusoids=sinusoids), random.Random(3)
     sources, given = ([document(rng, 7) for _ in range(2)] for _ in range(2))
     encoded = model.encode(*pad(sources, CPU))
     target, mask, _ = pad([[BOS, *tokens[:-1]] for tokens in given], CPU)

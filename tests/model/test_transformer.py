@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import yaml
 from scaleformer.model.attention.literature.auxiliary_loss import auxiliary_loss
 from scaleformer.model.config import ModelConfig
 from scaleformer.model.transformer import Transformer
-from tests.helpers import make_batch, make_model
+from tests.helpers import SEP, make_batch, make_model
 
 SHIPPED = sorted((Path(__file__).parents[2] / "conf" / "model" / "attention").glob("*.yaml"))
 MIXED = {
@@ -98,6 +99,8 @@ MIXED = {
     "softmax_gated far": {"attention": {"name": "softmax_gated", "reach": 1}},
     "segment_recall far": {"attention": {"name": "segment_recall", "near": 0, "kept": 2}},
     "segment_recall top": {"attention": {"name": "segment_recall", "near": 0, "kept": 2, "document_layers": 1}},
+    "segment_recall places": {"attention": {"name": "segment_recall", "near": 1, "kept": 2}, "sinusoids": "segments"},
+    "softmax places": {"attention": {"name": "softmax"}, "sinusoids": "segments"},
 }
 CHOICES = {**{path.stem: {"attention": yaml.safe_load(path.read_text())} for path in SHIPPED}, **MIXED}
 
@@ -155,6 +158,27 @@ def test_steps_give_the_teacher_forced_logits(model: Transformer) -> None:
                 for beam in range(beams):
                     found = logits[row * beams + beam].double()
                     torch.testing.assert_close(found, expected[row, position], rtol=1e-6, atol=1e-6)
+
+
+@torch.no_grad()
+def test_places_count_from_the_start_of_a_segment() -> None:
+    """A separator is the last token of its source segment, and the first that the decoder reads of a target segment."""
+    model = make_model(sinusoids="segments")
+    batch = make_batch([([5, 3], [4, 6]), ([1], [2])])
+    read: list[torch.Tensor] = []
+    for layers in (model.encoder_layers, model.decoder_layers):
+        layers[0].register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
+    model(batch)
+    for found, tokens, separators_last in ((read[0], batch.source, True), (read[1], batch.target_input, False)):
+        for row, words in zip(found, tokens.tolist(), strict=True):
+            place = 0
+            for n, word in enumerate(words):
+                before = words[n - 1] if n else None
+                place = 0 if n == 0 or (before if separators_last else word) == SEP else place + 1
+                angles = [place / 10_000 ** (k / 16) for k in range(16)]
+                sines = torch.tensor([f(angle) for angle in angles for f in (math.sin, math.cos)])
+                expected = model.source_embedding.weight[word] * 32**0.5 + sines
+                torch.testing.assert_close(row[n], expected, rtol=1e-5, atol=1e-5, check_dtype=False)
 
 
 @torch.no_grad()

@@ -65,5 +65,5 @@ def m2m100_sinusoids(positions: Tensor, width: int) -> Tensor:
     return torch.cat([angles.sin(), angles.cos()], dim=-1)  # (..., L, width)
 
 
-#: by `model.sinusoids`; "auto" for attentions that are blind to order
-FORMS = {"auto": sinusoids, "marian": marian_sinusoids, "m2m100": m2m100_sinusoids}
+#: by `model.sinusoids`; "auto" for attentions that are blind to order, "segments" from the start of each segment
+FORMS = {"auto": sinusoids, "segments": sinusoids, "marian": marian_sinusoids, "m2m100": m2m100_sinusoids}
