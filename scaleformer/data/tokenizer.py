@@ -17,18 +17,7 @@ from typing import Annotated, Literal
 import sentencepiece as spm
 
 from scaleformer.system.schema import Natural, Range, check_fields, check_type
-from scaleformer.vocabulary import (
-    BOS,
-    EOS,
-    PAD,
-    SEP,
-    SEPARATORS,
-    SPACE,
-    SPECIAL_PIECES,
-    TAG,
-    UNK,
-    steps_of,
-)
+from scaleformer.vocabulary import BOS, EOS, PAD, SEP, SEPARATORS, SPACE, SPECIAL_PIECES, TAG, UNK, steps_of
 
 SPECIAL = len(SPECIAL_PIECES)
 

@@ -53,11 +53,7 @@ def _size(document: Document) -> int:
 
 
 def train_tokenizers(
-    documents: Iterable[Document],
-    fingerprint: str,
-    config: TokenizerConfig,
-    cache_dir: str,
-    tags: Sequence[str] = (),
+    documents: Iterable[Document], fingerprint: str, config: TokenizerConfig, cache_dir: str, tags: Sequence[str] = ()
 ) -> tuple[Tokenizer, Tokenizer]:
     """(source, target) tokenizers for documents with that fingerprint, kept in `cache_dir`; the same object if joint.
     The source tokenizer has the `tags`."""
@@ -75,11 +71,7 @@ def train_tokenizers(
 
 
 def cached_tokenizer(
-    texts: Iterable[str],
-    name: str,
-    config: TokenizerConfig,
-    cache_dir: str | Path,
-    tags: Sequence[str] = (),
+    texts: Iterable[str], name: str, config: TokenizerConfig, cache_dir: str | Path, tags: Sequence[str] = ()
 ) -> Tokenizer:
     """Train on `texts`, with pieces for tags, unless `cache_dir`/tokenizers already has the same model.
 

@@ -15,7 +15,7 @@ from scaleformer.system.schema import Natural, Positive, Range, check_fields, fr
 Strategy = Literal["greedy", "beam", "sample"]
 #: How documents are translated: as a whole, or each segment on its own.
 Mode = Literal["document", "segment"]
-#: Whether whole documents are decoded from drafts of their segments: the same texts (`drafts`).
+#: Whether documents are searched from drafts of their segments: greedily the same texts; beams by segment (`drafts`).
 Draft = Literal["auto", "none", "segments"]
 #: Most tokens of a piece of a document that is translated separately: at least a token, `<sep>` and `</s>`.
 MaxTokens = Annotated[int, Range(ge=3)]
@@ -33,7 +33,7 @@ class DecodingConfig:
     and writes. The same holds of the text of each segment, `<sep>` apart, so that none eats up the room of others: by
     its own source segment with match_segments, else by the longest one. A source without `<sep>` has nothing to match.
 
-    repetition_penalty is that of [Keskar 2019], top_p of [Holtzman 2020].
+    top_p is that of [Holtzman 2020].
     """
 
     strategy: Strategy = "beam"
@@ -46,7 +46,6 @@ class DecodingConfig:
     merge_segments: bool = True
     loop_ngram_size: Annotated[int, Range(ge=0, le=100)] = 4
     min_length_ratio: Annotated[float, Range(ge=0)] = 0.0
-    repetition_penalty: Annotated[float, Range(ge=1, le=100)] = 1.0
     temperature: Annotated[float, Range(ge=1e-6)] = 1.0
     top_k: Natural = 0
     top_p: Annotated[float, Range(gt=0, le=1)] = 1.0
@@ -67,8 +66,8 @@ class DecodingConfig:
             )
         if self.draft == "segments" and not self.drafts:
             raise ValueError(
-                "decoding.draft is segments: it must be auto or none unless decoding.strategy=greedy, "
-                "match_segments=true, repetition_penalty=1 and memory_limit=null"
+                "decoding.draft is segments: it must be auto or none unless decoding.strategy is greedy, or beam with "
+                "n_best=1, match_segments=true and memory_limit=null"
             )
         if self.min_length_ratio and not self.match_segments:
             raise ValueError(
@@ -95,9 +94,9 @@ class DecodingConfig:
 
     @property
     def drafts(self) -> bool:
-        """Whether documents may be decoded from drafts."""
-        plain = self.repetition_penalty == 1 and self.memory_limit is None
-        return self.draft != "none" and self.strategy == "greedy" and self.match_segments and plain
+        """Whether documents may be searched from drafts."""
+        one = self.strategy == "greedy" or (self.strategy == "beam" and self.n_best == 1)
+        return self.draft != "none" and one and self.match_segments and self.memory_limit is None
 
     @property
     def rows(self) -> int:

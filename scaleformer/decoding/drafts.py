@@ -8,13 +8,17 @@ it, and so is the document. At least the first wrong segment becomes right each 
 nearly all do. Segments without a draft are empty at first, and the first round translates all of them beside each
 other, each with the whole source in view. Related: [Stern 2018], [Xia 2022], [Santilli 2023].
 
+With beams, each segment is then searched once more, all beside each other, each after what greedy search wrote before
+it. In a beam over the whole document, hypotheses that put off the end of a segment compete with those that have begun
+the next one.
+
 Only models that can go on from the middle of a text (`Transformer.resumes`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -66,8 +70,9 @@ class _Segments:
 
     def init_state(self, encoded: None, beams: int) -> _Continued:
         read = self.read
-        inner = self.model.states_before(self.cross, read.inputs, read.segments, self.texts, self.starts)
-        return _Continued(inner, read.target[self.texts, self.starts], self.numbers)
+        texts, starts, numbers = (x.repeat_interleave(beams) for x in (self.texts, self.starts, self.numbers))
+        inner = self.model.states_before(self.cross, read.inputs, read.segments, texts, starts)
+        return _Continued(inner, read.target[texts, starts], numbers)
 
     def step(self, tokens: Tensor, segments: Tensor, state: _Continued) -> tuple[Tensor, _Continued]:
         self.calls += 1
@@ -76,43 +81,39 @@ class _Segments:
         return logits, _Continued(inner, None, state.numbers)
 
     def reorder(self, state: _Continued, rows: Tensor, documents: Tensor | None) -> _Continued:
-        return _Continued(self.model.reorder(state.inner, rows, rows), None, state.numbers[rows])
+        inner = self.model.reorder(state.inner, rows, None if documents is None else rows)  # beams share their source
+        return _Continued(inner, None, state.numbers[rows])
 
 
 @torch.inference_mode()
 def decode_drafts(
-    model: DraftableModel,
-    sources: Sequence[Sequence[int]],
-    drafts: Sequence[Sequence[Sequence[int] | None]],
-    config: DecodingConfig,
-    device: torch.device,
-    *,
-    forced: Sequence[Mapping[int, Sequence[int]]] = (),
-    progress: Callable[[int, float], None] | None = None,
-    watch: Watch | None = None,
-    counts: Counts | None = None,
-) -> list[list[Hypothesis]]:
+    model: DraftableModel, sources: Sequence[Sequence[int]], drafts: Sequence[Sequence[Sequence[int] | None]],
+    config: DecodingConfig, device: torch.device, *, forced: Sequence[Mapping[int, Sequence[int]]] = (),
+    progress: Callable[[int, float], None] | None = None, watch: Watch | None = None, counts: Counts | None = None,
+) -> list[list[Hypothesis]]:  # fmt: skip
     """The hypothesis that greedy `decode` finds for each document, from drafts; but for tokens whose probabilities
-    differ by less than rounding.
+    differ by less than rounding. With a beam, the best one of each segment after those texts; a document of a single
+    segment has that of `decode`.
 
     sources  tokens of each document, `<sep>` after each segment, `</s>` at the end
     drafts   for each source segment of each document the tokens of a text, with or without its separator; None: none
-    config   greedy, with match_segments and without a repetition penalty
-    counts   is added to
-    progress gets half of the share of the first round, and a half in later ones
+    config   one that `drafts`
+    counts   is added to, by the greedy search
+    progress gets half of the share of the first round, and a half in later ones; then the other half of that of beams
 
     The others are as in `decode`; `watch` gets the tokens of segments as they become final.
     """
-    counts = counts or Counts()
+    counts, beam, config = counts or Counts(), config.strategy == "beam" and config, replace(config, strategy="greedy")
     source = pad(sources, device)
     documents = [
         make_document(tokens, draft, forced[n] if forced else {})
         for n, (tokens, draft) in enumerate(zip(sources, drafts, strict=True))
     ]
     limits = Rows(SourceSegments(*source, forced), config, model.most_target_tokens).limits.tolist()
-    encoded = model.encode(*source)
+    whole = encoded = model.encode(*source)
     cross = model.cross_states(encoded)
     found: dict[int, list[Hypothesis]] = {}
+    final: list[int] = []
     shown = [0] * len(documents)
     places, turn, before = list(range(len(documents))), 0, None
     while places:
@@ -124,15 +125,16 @@ def decode_drafts(
         for n, place in enumerate(places):
             document = documents[place]
             tokens = final_tokens(document)
-            wanted = watch is None or watch(place, tokens[shown[place] :])
+            stays = watch is None or watch(place, [] if beam else tokens[shown[place] :])
             shown[place] = len(tokens)
-            if not wanted:
+            if not stays:
                 found[place] = [Hypothesis(tuple(tokens), 0.0, 0.0, False)]
             elif all(row.document != n for row in rows):
                 if len(tokens) >= limits[place]:  # placeholders that exceed the limits: the search ends before them
                     given = forced[place : place + 1]
-                    [found[place]] = decode(model, *pad([sources[place]], device), config, forced=given)
+                    [found[place]] = decode(model, *pad([sources[place]], device), beam or config, forced=given)
                     continue
+                final.append(place)
                 found[place] = [read_hypothesis(model, read, n, document, config)]
                 kept = [text for text, draft in zip(document.texts, document.first, strict=True) if text == draft]
                 counts.tokens += len(tokens)
@@ -141,7 +143,7 @@ def decode_drafts(
         for batch in batched(rows, present, config):
             ask = None if watch is None else lambda n, places=places: watch(places[n], [])
             share = (done / len(rows), len(batch) / len(rows)) if turn == 1 else (1.0, 0.0)
-            report = None if progress is None else partial(_half, progress, *share)
+            report = progress and partial(_half, progress, *share)
             _decode_again(model, cross, read, present, batch, config, turn, counts, report, ask)
             done += len(batch)
         for document in present:
@@ -157,11 +159,46 @@ def decode_drafts(
                 starts=[read.starts[n] for n in keep],
             )
         places, before = [places[n] for n in keep], read
+    if beam and (single := [place for place in final if len(documents[place].parts) == 1]):
+        given = [documents[place].forced for place in single]
+        again = decode(model, *pad([sources[place] for place in single], device), beam, forced=given)
+        found.update(zip(single, again, strict=True))
+    if beam and (several := [place for place in final if len(documents[place].parts) > 1]):
+        encoded, present = whole._make(part[several] for part in whole), [documents[place] for place in several]
+        wanted = None if watch is None else lambda n: watch(several[n], [])
+        again = _search_again(model, encoded, present, beam, turn, counts, progress, wanted)
+        found.update(zip(several, again, strict=True))
     return [found[place] for place in range(len(documents))]
 
 
 def _half(progress: Callable[[int, float], None], begun: float, of_all: float, tokens: int, share: float) -> None:
     progress(tokens, (begun + of_all * share) / 2)
+
+
+def _search_again(
+    model: DraftableModel, encoded: Any, documents: Sequence[DraftedDocument], config: DecodingConfig, turn: int,
+    counts: Counts, progress: Callable[[int, float], None] | None, watch: Callable[[int], bool] | None,
+) -> list[list[Hypothesis]]:  # fmt: skip
+    """What beams write of documents. A segment that another one translates no longer gets its turn after all others."""
+    cross, tried, first = model.cross_states(encoded), set[Row](), 0
+    while True:
+        read, turn = read_texts(model, encoded, documents, None), turn + 1
+        rows = [
+            row
+            for n, document in enumerate(documents)
+            for number, text in enumerate(document.texts)
+            if text is not None and not document.given(number) and (row := Row(n, number, 0)) not in tried
+        ]
+        if not rows:
+            return [[read_hypothesis(model, read, n, document, config)] for n, document in enumerate(documents)]
+        first = first or len(rows)
+        for batch in batched(rows, documents, config):
+            share = (1 + len(tried) / first, len(batch) / first) if len(tried) < first else (2.0, 0.0)
+            report = progress and partial(_half, progress, *share)
+            _decode_again(model, cross, read, documents, batch, config, turn, counts, report, watch)
+            tried.update(batch)
+        for document in documents:
+            document.join()
 
 
 def _decode_again(
@@ -185,8 +222,8 @@ def _decode_again(
         begun=begun,
     )
     counts.calls += segments.calls
-    for row, first, [hypothesis] in zip(rows, begun, found, strict=True):
-        document, tokens = documents[row.document], hypothesis.tokens
+    for row, first, hypotheses in zip(rows, begun, found, strict=True):
+        document, tokens = documents[row.document], hypotheses[0].tokens if hypotheses else ()
         if tokens and steps_of(tokens[-1]):
-            document.cut[row.number] = not hypothesis.finished
+            document.cut[row.number] = not hypotheses[0].finished
             document.change(row.number, (*first, *tokens), turn)

@@ -135,6 +135,6 @@ def batched(rows: Sequence[Row], documents: Sequence[DraftedDocument], config: D
     lengths = {row: documents[row.document].length(row.number) - row.begun for row in rows}
     waiting = sorted(rows, key=lengths.__getitem__, reverse=True)
     while waiting:
-        size = max(1, min(MOST_ROWS, config.batch_tokens // (lengths[waiting[0]] + 1)))
+        size = max(1, min(MOST_ROWS, config.batch_tokens // (lengths[waiting[0]] + 1)) // config.rows)
         yield waiting[:size]
         waiting = waiting[size:]

@@ -1,4 +1,4 @@
-"""Rules on what a translation repeats: within a segment, and more often than its source.
+"""The rule on what a segment repeats more often than its source.
 
 Letters as in `scaleformer.decoding.state`; W tokens that a segment may have.
 """
@@ -19,50 +19,23 @@ from scaleformer.vocabulary import EOS, PAD, SEP
 SLACK = 6
 
 
-class SegmentText(Rule):
-    """A rule on the tokens since the last source segment was consumed: text (A*K, W) long."""
-
-    changing: tuple[str, ...] = ("_text",)
-
-    def __init__(self, rows: Rows, least: int = 1) -> None:
-        width = max(least, min(int(rows.segment_limits.max()), int(rows.limits.max())))
-        self._text = rows.token.new_full((len(rows.token), width), PAD)
-        self._places = torch.arange(width, device=rows.token.device)
-
-    def advance(self, rows: Rows, consumed: Tensor) -> None:
-        place = (rows.segment_tokens - 1).clamp(0, len(self._places) - 1)  # only a forced prefix exceeds the width
-        self._text = self._text.scatter(1, place[:, None], rows.token[:, None])
-
-
-class RepetitionPenalty(SegmentText):
-    """Logits of tokens that the segment has are divided by the penalty, negative ones multiplied [Keskar 2019]."""
-
-    def __init__(self, rows: Rows, penalty: float) -> None:
-        super().__init__(rows)
-        self._penalty = penalty
-
-    def weigh(self, rows: Rows, logits: Tensor) -> Tensor:
-        whole = self._places < rows.segment_tokens[:, None]
-        there = torch.zeros_like(logits, dtype=torch.bool).scatter(1, torch.where(whole, self._text, PAD), True)
-        there[:, PAD] = False  # padding is not a token of the segment
-        worse = torch.where(logits > 0, logits / self._penalty, logits * self._penalty)
-        return torch.where(there, worse, logits)
-
-
-class NoLoops(SegmentText):
+class NoLoops(Rule):
     """A segment repeats itself no more than its source does, but for `SLACK` tokens: an n-gram may stand there once; as
     often as in the source segment; and twice, if that has any n-gram twice, which may be the same in its own words.
 
+    text (A*K, W) long: the tokens since the last source segment was consumed
     matched (A*K, W) long: how many tokens up to each place equal the last ones written
     heard (A*K, L) long: the same of the places of the source segment
     spent (A*K,) long: tokens so far that completed an n-gram too often
     texts (A*K, n, L) long: the source segments, padded; twice (A*K, n) long: 2 for those with an n-gram twice, else 1
     """
 
-    changing, fixed = (*SegmentText.changing, "_matched", "_heard", "_spent"), ("_texts", "_twice")
+    changing, fixed = ("_text", "_matched", "_heard", "_spent"), ("_texts", "_twice")
 
     def __init__(self, rows: Rows, source: SourceSegments, n: int) -> None:
-        super().__init__(rows, n)
+        width = max(n, min(int(rows.segment_limits.max()), int(rows.limits.max())))
+        self._text = rows.token.new_full((len(rows.token), width), PAD)
+        self._places = torch.arange(width, device=rows.token.device)
         texts = source.texts()
         twice = repetitions(texts.flatten(0, 1), source.lengths.flatten(), n).clamp(max=2).view(source.lengths.shape)
         self._texts, self._twice = (x.repeat_interleave(rows.per_document, 0) for x in (texts, twice))
@@ -94,7 +67,8 @@ class NoLoops(SegmentText):
         self._heard = (F.pad(self._heard, (1, -1)) + 1) * ((source == rows.token[:, None]) & within[:, None])
         times, heard = ((matched >= self._n).sum(1) for matched in (self._matched, self._heard))  # before this one
         self._spent = (self._spent + (times >= heard.maximum(rows.current(self._twice)))) * within
-        super().advance(rows, consumed)
+        place = (rows.segment_tokens - 1).clamp(0, len(self._places) - 1)  # only a forced prefix exceeds the width
+        self._text = self._text.scatter(1, place[:, None], rows.token[:, None])
 
     def _source(self, rows: Rows) -> Tensor:
         """(A*K, L) the source segment of each row."""

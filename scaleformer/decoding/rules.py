@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from scaleformer.decoding.config import DecodingConfig
-from scaleformer.decoding.repetition import NoLoops, RepetitionPenalty
+from scaleformer.decoding.repetition import NoLoops
 from scaleformer.decoding.state import SPECIAL, Rows, Rule, SourceSegments, pad, some
 from scaleformer.vocabulary import BOS, EOS, MOST, PAD, PLACEHOLDER, SEP, SEP0, SEP2, SEP3, is_separator
 
@@ -23,8 +23,6 @@ def make_rules(rows: Rows, source: SourceSegments, config: DecodingConfig) -> li
     """The rules that the settings of a search ask for, in the order in which they apply."""
     never = [PAD, BOS]
     rules: list[Rule] = []
-    if config.repetition_penalty != 1:
-        rules.append(RepetitionPenalty(rows, config.repetition_penalty))
     if config.loop_ngram_size:
         rules.append(NoLoops(rows, source, config.loop_ngram_size))
     if config.match_segments:
@@ -77,7 +75,7 @@ def follow_rules(
             others = given.index_fill(1, hands, -math.inf).amax(1, keepdim=True)
             logits[chosen] = torch.cat([given[:, hands], others], 1)
         for rule in rules:
-            logits = rule.weigh(rows, logits)
+            rule.read(rows, logits)
         for rule in rules:
             rule.allow(rows, logits)
         limited |= rows.ending & (token >= SEP) & (token <= SEP3)
@@ -204,13 +202,12 @@ class Forced(Rule):
         self._starts = source.starts.repeat_interleave(rows.per_document, 0)
         self._lengths = source.forced_lengths.repeat_interleave(rows.per_document, 0)
 
-    def weigh(self, rows: Rows, logits: Tensor) -> Tensor:
+    def read(self, rows: Rows, logits: Tensor) -> None:
         place = rows.current(self._starts) + rows.segment_tokens
         rows.forced = rows.segment_tokens < rows.current(self._lengths)
         token = self._tokens[place.clamp(max=len(self._tokens) - 1)]
         self._following = torch.where(rows.forced, token, PAD)[:, None]  # (A*K, 1)
         self._logit = logits.gather(1, self._following)
-        return logits
 
     def allow(self, rows: Rows, logits: Tensor) -> None:
         forbid(logits, rows.forced)

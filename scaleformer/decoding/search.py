@@ -22,7 +22,7 @@ from scaleformer.decoding.history import History
 from scaleformer.decoding.rules import Rule, make_rules
 from scaleformer.decoding.sampling import Draws, sample
 from scaleformer.decoding.state import Rows, SourceSegments, replay
-from scaleformer.vocabulary import EOS
+from scaleformer.vocabulary import EOS, is_separator
 
 
 class DecodableModel(Protocol):
@@ -46,7 +46,7 @@ class DecodableModel(Protocol):
 @dataclass(frozen=True)
 class Hypothesis:
     """One translation. `tokens` excludes `<s>` and `</s>`; log_probability covers all tokens and `</s>` under the model
-    (natural logarithm, fp32); score ranks hypotheses by the tokens that were not forced, with the repetition penalty;
+    (natural logarithm, fp32); score ranks hypotheses by the tokens that were not forced;
     finished is False if a length limit cut the document or one of its segments."""
 
     tokens: tuple[int, ...]
@@ -82,7 +82,7 @@ def decode(
     watch            called as often for each unfinished document with its place and, if it has a single row, its new
                      tokens; if it returns False, the document is given up and its partial translation returned
     begun            tokens of each document that the model has read already, without a separator; then the search ends
-                     with the separator that consumes the first source segment. Not with beams
+                     with the separator that consumes the first source segment. With beams, all are empty
 
     The model must be in evaluation mode; its length limit (learned positions) also limits the search. A beam search may
     find fewer than n_best hypotheses. Raises ValueError if shapes differ, tokens are forced without match_segments, or
@@ -98,7 +98,7 @@ def decode(
     closed = bool(getattr(model, "ends_with_segments", False))
     rows = Rows(segments, config, model.most_target_tokens, begun is not None, closed)
     rules = make_rules(rows, segments, config)
-    if begun is not None:
+    if begun is not None and any(begun):
         replay(rows, rules, begun)
     keys = keys or [str(place) for place in range(len(source))]
     state = model.init_state(model.encode(source, source_mask, source_segments), config.rows)
@@ -119,10 +119,9 @@ class Search:
         self.rows, self.rules, self.config, self.active, self.keys = rows, rules, config, active, keys
         self.history = History(len(rows.limits))
 
-    def choose(self, step: int, logs: Tensor, weighed: Tensor, allowed: Tensor) -> tuple[Tensor, ...]:
+    def choose(self, step: int, logs: Tensor, allowed: Tensor) -> tuple[Tensor, ...]:
         """The next tokens (A, K) and, unless each row continues itself, the places (A, K) of the rows that they
-        continue in their documents; from log-probabilities (A*K, V) without and with the repetition penalty, and from
-        the logits that the rules leave."""
+        continue in their documents; from log-probabilities (A*K, V), and from the logits that the rules leave."""
         raise NotImplementedError
 
     def hypotheses(self, document: int) -> list[Hypothesis]:
@@ -138,14 +137,13 @@ class Search:
             # One check suffices for weights that are not finite; a check at every step would wait for the device.
             if step == 0 and bool(logits.isnan().any()):
                 raise ValueError("the model gives NaN logits: its weights are not finite; use an earlier checkpoint")
-            logits = weighed = logits.float()
-            for rule in self.rules:
-                weighed = rule.weigh(rows, weighed)
+            logits = logits.float()
             logs = logits.log_softmax(1)
-            weighed_logs = logs if weighed is logits else weighed.log_softmax(1)
             for rule in self.rules:
-                rule.allow(rows, weighed)
-            tokens, *parents = self.choose(step, logs, weighed_logs, weighed)
+                rule.read(rows, logits)
+            for rule in self.rules:
+                rule.allow(rows, logits)
+            tokens, *parents = self.choose(step, logs, logits)
             history.append(tokens, *parents)
             continued = keep = None
             for parent in parents:
@@ -179,8 +177,7 @@ class Search:
 class Rollout(Search):
     """Greedy search and sampling: rows are independent.
 
-    held: log-probability and tokens, with `</s>`; those of what was not forced, with the repetition penalty; whether
-    the end was written
+    held: log-probability and tokens, with `</s>`; those of what was not forced; whether the end was written
     """
 
     def __init__(self, *parts: Any) -> None:
@@ -191,15 +188,15 @@ class Rollout(Search):
         if config.strategy == "sample":
             self.draws = Draws(config.seed, self.keys, config.rows, limits.device)
 
-    def choose(self, step: int, logs: Tensor, weighed: Tensor, allowed: Tensor) -> tuple[Tensor, ...]:
+    def choose(self, step: int, logs: Tensor, allowed: Tensor) -> tuple[Tensor, ...]:
         if self.draws is None:
             token = allowed.argmax(1)
         else:
             token = sample(allowed, self.config, self.draws.take(step, self.active.places))
-        log_probability, worth = (values.gather(1, token[:, None])[:, 0] for values in (logs, weighed))
+        log_probability = logs.gather(1, token[:, None])[:, 0]
         # Finished rows still take part in each step, but their recorded results must not change.
         running, free = self.rows.running, self.rows.running & ~self.rows.forced
-        new = [torch.where(running, log_probability, 0.0), running, torch.where(free, worth, 0.0), free]
+        new = [part for rows in (running, free) for part in (torch.where(rows, log_probability, 0.0), rows)]
         self.held = self.held + torch.stack([*new, running & self.rows.ends(token)]).view(self.held.shape)
         return (token.view(-1, self.config.rows),)
 
@@ -209,7 +206,7 @@ class Rollout(Search):
             score = merit / max(free, 1) ** self.config.length_penalty
             tokens = self.history.read(document, k, int(n))
             tokens = tokens[:-1] if tokens[-1:] == (EOS,) else tokens
-            found.append(Hypothesis(tokens, log_probability, score, bool((end or self.rows.first_only) and not cut)))
+            found.append(Hypothesis(tokens, log_probability, score, bool(end and not cut)))
         return sorted(found, key=lambda h: -h.score)
 
 
@@ -225,7 +222,7 @@ class Beam(Search):
     Forced tokens do not count in this ranking: all hypotheses must write them, however improbable, and otherwise those
     that delay them would displace the others.
 
-    held: log-probability of each live hypothesis, and its merit: of what was not forced, with the repetition penalty;
+    held: log-probability of each live hypothesis, and its merit, of what was not forced;
     the log-probability when the document was finished; then of each finished hypothesis score, log-probability, tokens
     before the last one, its row, whether a segment was cut, the last token
     """
@@ -238,13 +235,13 @@ class Beam(Search):
         self.held[:3, :, 1:] = -math.inf  # the K rows start identical: only one of them counts
         self.held[3] = -math.inf
 
-    def choose(self, step: int, logs: Tensor, weighed: Tensor, allowed: Tensor) -> tuple[Tensor, ...]:
+    def choose(self, step: int, logs: Tensor, allowed: Tensor) -> tuple[Tensor, ...]:
         rows, active = self.rows, self.active
         A, K, alpha = len(active.done), self.config.rows, self.config.length_penalty
         total, merit, unfinished, *_ = self.held  # (A, K)
         best, tokens = allowed.topk(min(2 * K, allowed.shape[1]))  # (A*K, W)
-        gain, worth = (values.gather(1, tokens).masked_fill(best == -math.inf, -math.inf) for values in (logs, weighed))
-        worth = worth.masked_fill(rows.forced[:, None] & (worth > -math.inf), 0.0)
+        gain = logs.gather(1, tokens).masked_fill(best == -math.inf, -math.inf)
+        worth = gain.masked_fill(rows.forced[:, None] & (gain > -math.inf), 0.0)
         merits, place = (merit.view(A * K, 1) + worth).view(A, -1).topk(2 * K)  # (A, 2K)
         totals = (total.view(A * K, 1) + gain).view(A, -1).gather(1, place)
         parent = place // best.shape[1]
@@ -255,7 +252,8 @@ class Beam(Search):
         ends = end[:, :K] & (totals[:, :K] > -math.inf) & running
         length = step + 1 - rows.forced_tokens  # all of them, of what has ended
         score = (merits[:, :K] / length**alpha).masked_fill(~ends, -math.inf)
-        cut = rows.cut.view(A, K).gather(1, parent[:, :K])
+        cut, ending = (values.view(A, K).gather(1, parent[:, :K]) for values in (rows.cut, rows.ending))
+        cut = cut | (ending & is_separator(token[:, :K]))  # by the separator with which a hypothesis may end
         new = torch.stack([score, totals[:, :K], torch.full_like(score, step), parent[:, :K], cut, token[:, :K]])
         finished = torch.cat([self.held[3:], new], 2)  # (6, A, 2K)
         finished = finished.gather(2, finished[0].topk(K).indices.expand(6, A, K))

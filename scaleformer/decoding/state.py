@@ -100,7 +100,7 @@ class Rows(PerRow):
     segment_limits (A*K, n) long: the most tokens for each source segment, without separators; the last column holds
                    for all later segments
     counts (A,) long: segments of the source, at least one
-    forced_tokens (A, 1) long: how many there are; 0 if no document has any
+    forced_tokens (A, 1) long: how many there are, with first_only in the first segment; 0 if no document has any
     steps (X,) long: how many source segments each special token consumes
     first_only: whether a row ends when it has consumed its first source segment, without `</s>`
     closed: whether it ends when it has consumed the last one, without `</s>`
@@ -127,7 +127,8 @@ class Rows(PerRow):
         limits = torch.where(aligned[:, None], limits, limits.amax(1, keepdim=True))
         self.segment_limits = limits.repeat_interleave(K, 0)
         self.counts = source.counts.clamp(min=1)
-        self.forced_tokens = source.forced_lengths.sum(1, keepdim=True) if len(source.forced) > 1 else 0
+        given = source.forced_lengths[:, :1] if first_only else source.forced_lengths
+        self.forced_tokens = given.sum(1, keepdim=True) if len(source.forced) > 1 else 0
         self.token = self.limits.new_full((len(limits) * K,), BOS)
         self.segments = self.segment_tokens = torch.zeros_like(self.token)
         self.cut = self.ending = self.forced = torch.zeros_like(self.token, dtype=torch.bool)
@@ -142,11 +143,12 @@ class Rows(PerRow):
     def ends(self, tokens: Tensor, parents: Tensor | None = None) -> Tensor:
         """Whether each of these tokens, (A*K,), ends its row; or each of (A, W), the row of its document in `parents`
         (A, W)."""
-        end = tokens == EOS
+        end, steps = tokens == EOS, self.consumed(tokens)
+        if self.first_only:
+            return end | (steps > 0)
         if not self.closed:
             return end
-        segments, steps = self.segments, self.consumed(tokens)
-        counts = self.counts.repeat_interleave(self.per_document)
+        segments, counts = self.segments, self.counts.repeat_interleave(self.per_document)
         if parents is not None:
             segments, counts = segments.view(len(parents), -1).gather(1, parents), self.counts[:, None]
         return end | ((steps > 0) & (segments + steps >= counts))
@@ -169,8 +171,6 @@ class Rows(PerRow):
         self.cut = self.cut | (self.ending & is_separator(tokens) & self.running)
         room = (self._written < self.limits).repeat_interleave(self.per_document)
         self.running = self.running & ~self.ends(tokens) & room
-        if self.first_only:
-            self.running = self.running & (steps == 0)
         self.token = tokens
         self.segments = self.segments + steps
         self.segment_tokens = (self.segment_tokens + 1) * (steps == 0)
@@ -187,9 +187,8 @@ class Rows(PerRow):
 class Rule(PerRow):
     """One rule of a search. The first three methods do nothing unless a rule overrides them."""
 
-    def weigh(self, rows: Rows, logits: Tensor) -> Tensor:
-        """Logits (A*K, V) for the choice and the score, instead of those of the model."""
-        return logits
+    def read(self, rows: Rows, logits: Tensor) -> None:
+        """The logits (A*K, V) of the model, before any rule changes them."""
 
     def allow(self, rows: Rows, logits: Tensor) -> None:
         """-inf, in place, in the logits (A*K, V) of tokens that may not come next."""

@@ -43,7 +43,6 @@ class Options(BaseModel):
     merge_segments: bool | None = None
     min_length_ratio: Annotated[float, Field(ge=0, le=4)] | None = None
     loop_ngram_size: Annotated[int, Field(ge=0, le=100)] | None = None
-    repetition_penalty: Annotated[float, Field(ge=1, le=100)] | None = None
     temperature: Annotated[float, Field(ge=1e-6, le=100)] | None = None
     top_k: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None

@@ -69,7 +69,7 @@ class MemoryEstimate:
         self.config = config
         self.parts = [Footprint(one) for one in models]
         self.most_target_tokens = min(one.most_target_tokens for one in models)
-        rules = forced or config.repetition_penalty != 1 or config.loop_ngram_size or config.min_length_ratio
+        rules = forced or config.loop_ngram_size or config.min_length_ratio
         self.logits = LOGITS + SAMPLING * (config.strategy == "sample") + RULES * bool(rules)
         self.logits += 3 * (len(models) > 1)  # their logarithms, before the mean
 
@@ -120,8 +120,9 @@ class MemoryEstimate:
         wholes = [reduce(Extent.join, (extents[place] for place in batch)) for batch in batches]
         highest = max(self.bytes(whole, len(batch)) for whole, batch in zip(wholes, batches, strict=True))
         documents = counted(max(map(len, batches)), "document")
+        how = ", beams over whole documents" * (self.config.strategy == "beam")
         return batches, (
-            f"memory: {shown_size(highest)} estimated for batches of up to {documents} (limit {shown_size(limit)})"
+            f"memory: {shown_size(highest)} estimated for batches of up to {documents} (limit {shown_size(limit)}){how}"
         )
 
 

@@ -151,7 +151,8 @@ class PieceTranslator:
             every = [dict.fromkeys(range(len(piece.segments)), begin) for piece in pieces]
             forced = [{**first, **own} for first, own in zip(every, forced, strict=True)]
         model, config = self.loaded.model, self.config
-        asked = config.draft == "segments" or any(piece.draft for piece in pieces) or self._pays(len(pieces))
+        always = config.strategy == "beam" or config.draft == "segments"  # beams by segment write other texts
+        asked = always or any(piece.draft for piece in pieces) or self._pays(len(pieces))
         if not (self.drafted and asked) or all(len(piece.segments) == 1 for piece in pieces):
             names = [piece.name for piece in pieces]
             source = pad(sources, self.loaded.device)

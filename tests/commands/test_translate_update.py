@@ -40,7 +40,7 @@ EDITS = {
 }
 
 
-@pytest.mark.parametrize("strategy", ["greedy", "beam"])
+@pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS.keys())
 def test_the_same_file_as_from_nothing(page, edit, strategy):
     source, output, again = page
@@ -51,7 +51,7 @@ def test_the_same_file_as_from_nothing(page, edit, strategy):
     again(*how, to="new.md")
     assert output.read_bytes() == output.with_name("new.md").read_bytes()
     assert "stay\n" in err
-    assert (f"decoding.strategy={strategy}: cannot use drafts" in err) == (strategy == "beam")
+    assert (f"decoding.strategy={strategy}: cannot use drafts" in err) == (strategy == "sample")
 
 
 def test_what_changed_is_counted(words, page):

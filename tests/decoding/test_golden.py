@@ -32,8 +32,7 @@ RULES: dict[str, dict[str, Any]] = {
     "no loops of 2 tokens": {"loop_ngram_size": 2},
     "a least length": {"min_length_ratio": 0.75},
     "a short length": {"max_length_ratio": 0.3, "max_length_offset": 1},
-    "a penalty": {"repetition_penalty": 1.4},
-    "all": {"loop_ngram_size": 2, "min_length_ratio": 0.5, "repetition_penalty": 1.3, "merge_segments": False},
+    "all": {"loop_ngram_size": 2, "min_length_ratio": 0.5, "merge_segments": False},
 }
 CASES = [f"{strategy}, {rule}{given}" for strategy in STRATEGIES for rule in RULES for given in ("", ", forced")]
 CASES = [case for case in CASES if "not matched, forced" not in case]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -278,42 +277,3 @@ def test_a_segment_is_not_shorter_than_asked_for(strategy: str) -> None:
         assert sizes[-1] >= (4 if len(sizes) == 3 else 0)
     with pytest.raises(ValueError, match=r"min_length_ratio is 0.5: it must be 0 with decoding.match_segments=false"):
         free(min_length_ratio=0.5)
-
-
-def slow_penalised(source: tuple[int, ...], penalty: float, limit: int) -> tuple[tuple[int, ...], float, float]:
-    """Greedy search with CTRL's penalty: tokens, their log-probability, and that under the penalty."""
-    written: tuple[int, ...] = (BOS,)
-    own = penalised = 0.0
-    while len(written) - 1 < limit and written[-1] != EOS:
-        logits = looping_logits(source, written)
-        last = max((place for place, token in enumerate(written) if token in (BOS, SEP)), default=0)
-        weighed = logits.clone()
-        for token in set(written[last + 1 :]):
-            weighed[token] = logits[token] / penalty if logits[token] > 0 else logits[token] * penalty
-        allowed = weighed.clone()
-        allowed[[PAD, BOS]] = -math.inf
-        token = int(allowed.argmax())
-        own, penalised = own + float(logits.log_softmax(0)[token]), penalised + float(weighed.log_softmax(0)[token])
-        written = (*written, token)
-    return written[1:], own, penalised
-
-
-@pytest.mark.parametrize("strategy", ["greedy", "beam"])
-def test_what_a_segment_has_already_is_penalised(strategy: str) -> None:
-    config = free(strategy=strategy, beam_size=1, max_length_ratio=0, max_length_offset=30, repetition_penalty=1.5)
-    found = decode(FakeModel(looping_logits), *batch(*SOURCES), config)
-    for [hypothesis], source in zip(found, SOURCES, strict=True):
-        tokens, own, penalised = slow_penalised(tuple(source), 1.5, 30)
-        assert hypothesis.tokens == tuple(token for token in tokens if token != EOS)
-        assert hypothesis.log_probability == pytest.approx(own, rel=1e-5)
-        if hypothesis.finished:
-            assert hypothesis.score == pytest.approx(penalised / len(tokens), rel=1e-5)
-    plain = decode(FakeModel(looping_logits), *batch(*SOURCES), replace(config, repetition_penalty=1.0))
-    assert [h.tokens for [h] in plain] != [h.tokens for [h] in found]
-
-
-def test_the_penalty_ends_with_the_segment() -> None:
-    model = FakeModel(lambda source, written: table({A: 0.6, B: 0.3, SEP: 0.1, EOS: 1e-6}))
-    config = DecodingConfig(strategy="greedy", max_length_ratio=0, max_length_offset=2, repetition_penalty=9.0)
-    [[found]] = decode(model, *batch([C, SEP, C, SEP, EOS]), config)
-    assert found.tokens == (A, B, SEP) * 2

@@ -27,8 +27,8 @@ from tests.runs import make_run
 KINDS = ("segment_recall", "scaleformer", "softmax")
 SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {"strategy": "greedy"},
-    "beam": {"strategy": "beam", "beam_size": 4},
-    "sample": {"strategy": "sample", "n_best": 2, "top_p": 0.9, "repetition_penalty": 1.2},
+    "beam": {"strategy": "beam", "beam_size": 4, "draft": "none"},
+    "sample": {"strategy": "sample", "n_best": 2, "top_p": 0.9},
 }
 SHAPES = {"a long one": [20], "long ones": [7, 7, 6, 5], "short ones": [2, 2, 1] * 4}
 

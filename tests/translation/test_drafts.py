@@ -40,6 +40,16 @@ def test_drafts_change_nothing(translator: Translator, draft: Any, settings: dic
     assert translator.translate(DOCUMENTS, draft=draft, **GREEDY, **settings) == expected
 
 
+def test_beams_by_segment_do_not_depend_on_drafts_or_batches(translator: Translator) -> None:
+    beam = {**GREEDY, "strategy": "beam", "beam_size": 3}
+    expected = translator.translate(DOCUMENTS, **beam)
+    assert translator.translate(DOCUMENTS, **beam, draft="segments", batch_tokens=1) == expected
+    drafts = [["eins zwei", "drei", "", "vier", "sieben"], ["x"], ["acht"], []]
+    assert translator.translate(DOCUMENTS, **beam, draft=drafts) == expected
+    assert translator.translate(DOCUMENTS[-1:], **beam, draft="none") == expected[-1:]  # one segment
+    assert translator.translate(DOCUMENTS, **beam, draft="none") != expected
+
+
 def test_what_drafts_carried_is_told(translator: Translator) -> None:
     told: list[Counts] = []
     for draft in ("segments", "none"):

@@ -40,6 +40,8 @@ class RecallCausalState:
     origin         the position of the first near slot
     used           the most tokens that any row keeps
     newest         the latest position of any kept token
+    fresh          whether rows that began alike, the beams of a text, still are
+    shared         slots in which they are: `reorder` does not copy these
     """
 
     pairs: Tensor
@@ -57,6 +59,8 @@ class RecallCausalState:
     origin: int = 0
     used: int = 0
     newest: int = -1
+    fresh: bool = False
+    shared: int = 0
     shut: bool = field(init=False)  # whether a token may see nothing at all
 
     def __post_init__(self) -> None:
@@ -71,6 +75,8 @@ class RecallCausalState:
         kept, rows = self.priority.shape[2], len(self.start)
         used = slice(kept - self.used, kept + self.position - self.origin)
         if len(index) == rows:  # copy used slots only
+            self.fresh, self.shared = False, used.stop if self.fresh else self.shared
+            used = slice(max(used.start, self.shared), used.stop)
             for table in (*self.pairs, self.salience):
                 table[used] = table[used].index_select(1, index)
             self.bias[:, :, used] = self.bias[:, :, used].index_select(0, index)
@@ -80,7 +86,7 @@ class RecallCausalState:
             torch.index_select(self.pairs[:, used], 2, index, out=pairs[:, used])
             salience, bias = self.salience.index_select(1, index), self.bias.index_select(0, index)
         names = ["numbers", "start", "segment"]
-        if self.used or len(index) != rows:  # otherwise all rows are equal
+        if (self.used and not self.shared) or len(index) != rows:  # otherwise all rows are equal
             names += ["kept_position", "priority"]
         chosen = {name: getattr(self, name).index_select(0, index) for name in names}
         return replace(self, pairs=pairs, salience=salience, bias=bias, **chosen)
@@ -127,6 +133,7 @@ class RecallCausalState:
         """Begin segment segments[b] in each row b of `rows` (r,): of the kept tokens and those no longer near, keep the
         ones of highest priority."""
         kept, written, device = self.priority.shape[2], self.position - self.origin, rows.device
+        self.shared = self.shared if self.fresh else 0
         segments = segments[rows, None].to(self.segment)  # (r, 1)
         numbers, start = self.numbers[rows, :written], self.start[rows]
         place = torch.arange(self.origin, self.position, device=device)  # (n,)
@@ -191,7 +198,7 @@ class RecallCausalState:
         self.bias[:, :, kept + left :] = own
         self.numbers[:, :left] = self.numbers[:, gone:].clone()
         self.numbers[:, left:] = segment
-        self.origin += gone
+        self.origin, self.shared = self.origin + gone, max(self.shared - gone, 0)
 
 
 @torch.no_grad()

@@ -26,7 +26,8 @@ def recall_causal_states(
 
     k (B, H, L, d), v (B, H, L, e), salience (B, H, L), segments (B, L) never decreasing; texts (n,) long, which text
     each row goes on with; starts (n,) long, from which position, 0 to L. Rows shift their positions so that all are at
-    the same one. What stands after the positions, such as pads, does not count.
+    the same one. What stands after the positions, such as pads, does not count. Several rows of one position are beams:
+    `reorder` may exchange these only, or drop rows.
     """
     _, heads, length, d = k.shape
     state = recall_causal_init(len(starts), heads, d, v.shape[3], log_gate, recency, kept, k.device, salience.dtype)
@@ -62,7 +63,7 @@ def recall_causal_states(
     gate = state.log_gate[:, distance + state.near + 1].transpose(0, 1)  # (n, H, P)
     hidden = torch.arange(most, device=k.device) < state.start[:, None]
     state.bias[:, :, kept : kept + most] = gate.masked_fill(hidden[:, None], float("-inf"))
-    state.used = int((~none).sum(2).max())
+    state.used, state.fresh = int((~none).sum(2).max()), True
     if kept:
         state.newest = int(state.kept_position.masked_fill(none, -1).max())
     return state
