@@ -32,6 +32,7 @@ REMOVED = (
     "long=65536",
     "no_repeat_ngram_size",
     "r_drop",
+    "repetition_penalty",
     "sample_alpha",
     "segment_gated",
     "rfa_gated",
