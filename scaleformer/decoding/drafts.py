@@ -9,8 +9,7 @@ nearly all do. Segments without a draft are empty at first, and the first round 
 other, each with the whole source in view. Related: [Stern 2018], [Xia 2022], [Santilli 2023].
 
 With beams, each segment is then searched once more, all beside each other, each after what greedy search wrote before
-it. In a beam over the whole document, hypotheses that put off the end of a segment compete with those that have begun
-the next one.
+it. A beam over the whole document takes a step for each token, and its hypotheses differ in their last words alone.
 
 Only models that can go on from the middle of a text (`Transformer.resumes`).
 """
@@ -98,7 +97,7 @@ def decode_drafts(
     sources  tokens of each document, `<sep>` after each segment, `</s>` at the end
     drafts   for each source segment of each document the tokens of a text, with or without its separator; None: none
     config   one that `drafts`
-    counts   is added to, by the greedy search
+    counts   is added to; tokens and kept are of the greedy search
     progress gets half of the share of the first round, and a half in later ones; then the other half of that of beams
 
     The others are as in `decode`; `watch` gets the tokens of segments as they become final.
@@ -110,7 +109,8 @@ def decode_drafts(
         for n, (tokens, draft) in enumerate(zip(sources, drafts, strict=True))
     ]
     limits = Rows(SourceSegments(*source, forced), config, model.most_target_tokens).limits.tolist()
-    whole = encoded = model.encode(*source)
+    encoded = model.encode(*source)
+    whole: Any = encoded if beam else None
     cross = model.cross_states(encoded)
     found: dict[int, list[Hypothesis]] = {}
     final: list[int] = []
@@ -135,7 +135,7 @@ def decode_drafts(
                     [found[place]] = decode(model, *pad([sources[place]], device), beam or config, forced=given)
                     continue
                 final.append(place)
-                found[place] = [read_hypothesis(model, read, n, document, config)]
+                found[place] = [] if beam else [read_hypothesis(model, read, n, document, config)]
                 kept = [text for text, draft in zip(document.texts, document.first, strict=True) if text == draft]
                 counts.tokens += len(tokens)
                 counts.kept += sum(len(text) for text in kept if text is not None)

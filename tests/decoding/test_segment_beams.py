@@ -84,9 +84,10 @@ def test_each_segment_is_the_best_after_greedy_texts(seed: int, settings: dict[s
             expected[number] = one.tokens
         before += text
     wrote = dict(by_segment(found.tokens))
-    assert any(wrote.get(number) == text for number, text in expected.items())
-    if [steps_of(text[-1]) for text in expected.values()] == [1] * 5:  # else segments were joined or split
-        assert wrote == expected
+    assert wrote.keys() & expected.keys()
+    for number in wrote.keys() & expected.keys():  # beams may join and split segments in other places
+        assert wrote[number] == expected[number]
+    assert settings != {"merge_segments": False} or wrote.keys() == expected.keys()
 
 
 def test_a_beam_of_one_is_greedy_search_and_scores_are_those_of_the_whole_document() -> None:
