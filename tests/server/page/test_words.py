@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from playwright import sync_api
+
 from tests.server.running import TEXT, translated
 
 
@@ -112,6 +114,20 @@ def test_what_the_attention_looked_at_by_keys_and_mouse(page, server):
     assert page.locator("mark").all_inner_texts() == wanted[-1:]
     page.get_by_role("heading", name="Translate", exact=True).hover()
     assert page.locator("mark").count() == 0
+
+
+def test_a_click_before_the_page_knows_what_the_models_can_do(page, server):
+    held: list[sync_api.Route] = []
+    page.route("**/health", lambda route: held.append(route))
+    page.reload()
+    page.get_by_label("Text", exact=True).fill(TEXT)
+    page.get_by_role("button", name="Translate").click()
+    assert page.get_by_role("button", name="Translate").is_disabled()
+    with page.expect_request("**/translate/stream") as asked:
+        held[0].continue_()
+    assert asked.value.post_data_json["options"]["align"]
+    translated(page)
+    page.wait_for_function("!document.getElementById('go').disabled")
 
 
 def test_words_that_are_counted_on_in_the_next_segment(page):
