@@ -110,7 +110,7 @@ def load_model(path: str | Path, device: str | torch.device = "cpu", dtype: torc
         package, weights = read_export(path)
         files = [path / name for name in EXPORTED]
     else:
-        content = read_checkpoint(path)
+        content = read_checkpoint(path, mmap=True)
         package = content["scaleformer"]
         weights = {
             name.removeprefix("model."): tensor

@@ -66,8 +66,9 @@ def read_tokenizers(package: Mapping[str, Any]) -> tuple[Tokenizer, Tokenizer]:
     return made[protos["source"]], made[protos["target"]]
 
 
-def read_checkpoint(path: Path) -> dict[str, Any]:
+def read_checkpoint(path: Path, mmap: bool = False) -> dict[str, Any]:
     """The content of a scaleformer checkpoint, with verified checksums and read without running code (`weights_only`).
+    mmap: for who copies a part of it, and does not need the state of the optimizer in memory.
 
     Raises ValueError in one line if it is not one, is truncated, or has a flipped bit.
     """
@@ -75,7 +76,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         with zipfile.ZipFile(path) as archive:
             if (wrong := archive.testzip()) is not None:
                 raise ValueError(f"the checksum of {wrong} is wrong")
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except pickle.UnpicklingError as error:  # torch's message tells how to load it anyway, which runs its code
         raise ValueError(
             f"{path}: not a readable checkpoint: it holds more than tensors and plain values, and scaleformer runs no "

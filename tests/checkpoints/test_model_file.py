@@ -19,6 +19,7 @@ from scaleformer.checkpoints.package import make_package
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.model.config import ModelConfig
 from scaleformer.model.transformer import Transformer
+from scaleformer.system.measure import measured
 from tests.helpers import make_batch
 
 TEXTS = [f"the number {a} meets the letter {b}" for a in range(40) for b in "abcdefgh"]
@@ -49,6 +50,14 @@ def change(run: Path, **changes: object) -> Path:
     content.update({k: v for k, v in changes.items() if k in content})
     torch.save(content, path)
     return path
+
+
+def test_the_state_of_the_optimizer_is_not_read(run: Path) -> None:
+    path = run / "checkpoints" / "best.ckpt"
+    torch.save({**torch.load(path, weights_only=True), "optimizer_states": torch.zeros(2**26)}, path)  # 256 MiB
+    with measured() as cost:
+        load_model(run)
+    assert cost.memory_growth_bytes < 2**26
 
 
 def test_run_checkpoint_and_export_are_the_same_model(run: Path, tokenizer: Tokenizer, tmp_path: Path) -> None:
