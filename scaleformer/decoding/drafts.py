@@ -69,9 +69,10 @@ class _Segments:
 
     def init_state(self, encoded: None, beams: int) -> _Continued:
         read = self.read
-        texts, starts, numbers = (x.repeat_interleave(beams) for x in (self.texts, self.starts, self.numbers))
-        inner = self.model.states_before(self.cross, read.inputs, read.segments, texts, starts)
-        return _Continued(inner, read.target[texts, starts], numbers)
+        inner = self.model.states_before(self.cross, read.inputs, read.segments, self.texts, self.starts)
+        rows = torch.arange(len(self.texts), device=self.texts.device).repeat_interleave(beams)
+        inner = self.model.reorder(inner, rows, None) if beams > 1 else inner  # the beams of a segment share its source
+        return _Continued(inner, read.target[self.texts, self.starts][rows], self.numbers[rows])
 
     def step(self, tokens: Tensor, segments: Tensor, state: _Continued) -> tuple[Tensor, _Continued]:
         self.calls += 1
@@ -80,8 +81,7 @@ class _Segments:
         return logits, _Continued(inner, None, state.numbers)
 
     def reorder(self, state: _Continued, rows: Tensor, documents: Tensor | None) -> _Continued:
-        inner = self.model.reorder(state.inner, rows, None if documents is None else rows)  # beams share their source
-        return _Continued(inner, None, state.numbers[rows])
+        return _Continued(self.model.reorder(state.inner, rows, documents), None, state.numbers[rows])
 
 
 @torch.inference_mode()

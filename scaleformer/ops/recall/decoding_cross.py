@@ -19,8 +19,8 @@ from scaleformer.ops.segments.layout import clean_segments
 
 @dataclass
 class Seen:
-    """The source tokens that hypotheses see from their current segments; M = B*K rows, or B where all hypotheses of a
-    document see the same.
+    """The source tokens that hypotheses see from their current segments; M = B*K rows, or B where all K hypotheses of
+    a document see the same.
 
     segments  (M,) long
     keys      (M, H, d, n), n the most tokens that any row sees
@@ -46,8 +46,9 @@ class Seen:
         return torch.bmm(weights, self.values.flatten(0, 1)).view(*query.shape[:3], -1)
 
     def step(self, query: Tensor, segments: Tensor) -> Tensor:
-        """Attention of one hypothesis for each row, all still in their segments: (M, H, d) -> (M, H, e)."""
-        return self.attend(query[:, :, None])[:, :, 0]
+        """Attention of K hypotheses for each row, all still in its segment: (M*K, H, d) -> (M*K, H, e)."""
+        query = query.view(len(self.segments), -1, *query.shape[1:]).transpose(1, 2)  # (M, H, K, d)
+        return self.attend(query).transpose(1, 2).flatten(0, 1)
 
     def reorder(self, rows: Tensor) -> Seen:
         """The rows of these numbers."""
@@ -110,16 +111,10 @@ class RecallCrossState:
     def step(self, query: Tensor, segments: Tensor) -> Tensor:
         """Attention of K hypotheses for each document: query (B*K, H, d), segments (B*K,); returns (B*K, H, e) in the
         dtype of the state."""
-        rows, heads, d = query.shape
-        beams = rows // self.documents
-        if beams > 1:  # if all hypotheses of a document are in one segment, they are queries to the same keys
-            by_document = segments.view(-1, beams)
-            if torch.equal(by_document, by_document[:, :1].expand_as(by_document)):
-                segments = by_document[:, 0]
-            else:
-                beams = 1
-        query = query.view(-1, beams, heads, d).transpose(1, 2)  # (M, H, K, d)
-        return self._look(segments).attend(query).transpose(1, 2).reshape(rows, heads, -1)
+        by_document = segments.view(self.documents, -1)  # (B, K)
+        if torch.equal(by_document, by_document[:, :1].expand_as(by_document)):  # queries to the same keys
+            segments = by_document[:, 0]
+        return self._look(segments).step(query, segments)
 
     def rows(self, documents: Tensor, segments: Tensor) -> Seen:
         """What a hypothesis of each of the documents (n,) sees as long as it is in its segment (n,)."""
