@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from scaleformer.decoding.config import DecodingConfig, Mode
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown
 from scaleformer.text.languages import base_language, check_code
+from scaleformer.text.terms import is_expression
 from scaleformer.translation.confidence import Confidence
 from scaleformer.translation.forced import ForcedTexts
 from scaleformer.translation.request import Request
@@ -19,6 +20,7 @@ from scaleformer.translation.translator import Translator
 SURE = 0.8  # of the probability that the languages of all models share, to take one of them for that of a text
 SURELY = 99  # percent, from which on a text is of a language that no model reads
 LONG = 100  # characters, up to which even so it counts as that of the only model
+MOST_TERMS = 1000  # of a request or a document
 MISSING = "detection needs py3langid: pip install 'scaleformer[documents]'"
 
 
@@ -87,6 +89,15 @@ class Settings:
     terms: tuple[tuple[str, str], ...] = ()
     align: bool = False
     confidence: bool = False
+
+    def with_terms(self, terms: Mapping[str, str], where: str = "terms") -> Settings:
+        """These settings with more terms, which win. Raises a ValueError that starts with `where` for too many and for
+        regular expressions."""
+        if len(terms) > MOST_TERMS:
+            raise ValueError(f"{where}: {len(terms):,}, more than {MOST_TERMS:,}: send those of the text")
+        if expression := next(filter(is_expression, terms), None):
+            raise ValueError(f"{where}: {shown(expression)} is a regular expression, which a server does not take")
+        return replace(self, terms=tuple({**dict(self.terms), **terms}.items()))
 
     def request(
         self,

@@ -10,8 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializ
 
 from scaleformer.decoding.config import DecodingConfig, Draft, Mode, Strategy
 from scaleformer.server.models import Model, Settings
-from scaleformer.system.schema import from_mapping, shown
-from scaleformer.text.terms import is_expression
+from scaleformer.system.schema import from_mapping
 from scaleformer.translation.files.documents import Split
 
 
@@ -51,7 +50,7 @@ class Options(BaseModel):
     mode: Mode = "document"
     max_tokens: Annotated[int, Field(ge=3, le=1_000_000)] | None = None
     tag: Annotated[Text, Field(max_length=100)] | None = None
-    terms: Annotated[dict[Text, Text], Field(max_length=1000)] | None = None
+    terms: dict[Text, Text] | None = None
     split: Split | None = None
     source_language: Annotated[str, Field(pattern="^[a-z]{2,3}$")] | None = None
     target_language: Annotated[str, Field(pattern="^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")] | None = None
@@ -64,15 +63,12 @@ class Options(BaseModel):
         given = {name: value for name, value in self.model_dump(exclude_none=True).items() if name in _DECODING}
         chosen = from_mapping(DecodingConfig, {**asdict(model.decoding), **given}, "decoding")
         chosen.refuse_unread(given)
-        terms = self.terms or {}
-        if expression := next(filter(is_expression, terms), None):
-            raise ValueError(f"terms: {shown(expression)} is a regular expression, which a server does not take")
         if self.align and not chosen.match_segments:
             raise ValueError("align: is of segments of the source: set match_segments=true")
         if self.confidence and model.uncalibrated:
             raise ValueError(f"options.confidence: {model.uncalibrated}")
-        how = self.mode, self.max_tokens, self.tag or tag, tuple(terms.items()), self.align, self.confidence
-        settings = Settings(model, chosen, *how)
+        how = self.mode, self.max_tokens, self.tag or tag, (), self.align, self.confidence
+        settings = Settings(model, chosen, *how).with_terms(self.terms or {})
         settings.request([()])  # raises where they do not fit together
         return settings
 
@@ -85,7 +81,8 @@ class SourceDocument(BaseModel):
     """A document: its segments, or a text that is split like a file. target: translations of the segments of the text,
     to be put into it in place of translating them. draft: texts that its translation probably has, by the places of its
     segments, such as its translation before it was edited; they do not change the result. fixed: translations of
-    segments, by number, that stay as they are and that later segments have as their context; begin: beginnings."""
+    segments, by number, that stay as they are and that later segments have as their context; begin: beginnings. terms:
+    of this document, which override those of the options."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -96,6 +93,7 @@ class SourceDocument(BaseModel):
     draft: list[Text] | None = None
     fixed: dict[str, Text] = {}
     begin: dict[str, Text] = {}
+    terms: dict[Text, Text] = {}
 
     @model_validator(mode="after")
     def _one_of_both(self) -> SourceDocument:

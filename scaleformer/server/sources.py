@@ -108,10 +108,11 @@ async def open_documents(
         split = await split_texts(given, "text", options, settings, splitting, read)
         for number, (prose, (segments, kept)) in zip(texts, split, strict=True):
             found[number] = Source(names[number], segments, with_spans(settings, sum(map(len, kept))), prose, kept)
-    return [
-        replace(source, draft=document.draft, forced=read_forced(vars(document), source.name, len(source.segments)))
-        for source, document in zip(found, documents, strict=True)
-    ]
+    for number, (source, document) in enumerate(zip(found, documents, strict=True)):
+        forced = read_forced(vars(document), source.name, len(source.segments))
+        settings = source.settings.with_terms(document.terms, f"{source.name}: terms")
+        found[number] = replace(source, draft=document.draft, forced=forced, settings=settings)
+    return found
 
 
 async def open_upload(
@@ -130,10 +131,8 @@ async def open_upload(
     if format == "jsonl":
         lines = await to_thread.run_sync(read_lines_file, source, format)
         alike = replace(settings, decoding=choose_file_decoding(model.translator, settings.decoding, 0))
-        return [
-            Source(document.name, document.source, alike, lines, draft=document.draft, forced=document.forced)
-            for document in lines.documents
-        ]
+        given = [(one, alike.with_terms(one.terms, f"{one.name}: terms")) for one in lines.documents]
+        return [Source(one.name, one.source, own, lines, draft=one.draft, forced=one.forced) for one, own in given]
     by_line = format == "text" and (options.split or splitting.split) == "auto"
     grain = "none" if by_line else grain
     check_language(format, language, grain)

@@ -226,16 +226,12 @@ def fits(value: Any, hint: Any) -> bool:
     if origin is not None:  # a mapping
         keys, values = arguments
         return isinstance(value, origin) and all(fits(k, keys) and fits(v, values) for k, v in value.items())
-    if hint in (int, float) and (isinstance(value, bool) or (isinstance(value, (int, float)) and not _usual(value))):
+    number = hint in (int, float) and isinstance(value, (int, float))
+    if number and (isinstance(value, bool) or not -(2**63) <= value < 2**63):  # not finite, or of more than 64 bits
         return False
     if hint is None:
         return value is None
     return isinstance(value, (int, float) if hint is float else hint)
-
-
-def _usual(number: float) -> bool:
-    """Whether a number is finite and fits into 64 bits."""
-    return -(2**63) <= number < 2**63
 
 
 def shown(value: object, most: int = 60) -> str:

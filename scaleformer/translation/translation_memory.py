@@ -91,14 +91,14 @@ class TranslationMemory:
         for n, segment in enumerate(segments):
             if n in forced.fixed or n in forced.begin:
                 continue
-            found = self._find(segment) if isinstance(segment, str) else self._find_masked(segment, counts)
+            if isinstance(segment, str):
+                found = _most(self._texts.get(_normal(segment), Counter()))
+            else:
+                found = self._find_masked(segment, counts)
             if found is not None:
                 fixed[n] = found
                 counts[FIXED] += 1
         return ForcedTexts(fixed, forced.begin)
-
-    def _find(self, segment: str) -> str | None:
-        return _most(self._texts.get(_normal(segment), Counter()))
 
     def _find_masked(self, segment: Masked, counts: Counter[str]) -> str | None:
         entries = self._masked.get(_normal(segment.text), Counter())

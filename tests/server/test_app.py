@@ -189,6 +189,35 @@ def test_fixed_segments_and_beginnings(server, translator):
     assert json.loads(file.content)["hypothesis"] == wanted[0]
 
 
+def test_terms_of_one_document(server, translator):
+    """In documents and files, as by the translator; they win over those of the options."""
+    own = {"dog": "haus", "cat": "ei"}
+    texts = [["a dog", "the cat sees"], ["a dog runs", "a cat"]]
+    wanted = translator.translate(texts, terms=[{"dog": "baum"} | own, {"dog": "baum"}], match_segments=True)
+    options = {"match_segments": True, "terms": {"dog": "baum"}}
+    asked = [{"id": "a", "source": texts[0], "terms": own}, {"id": "b", "source": texts[1]}]
+    found = server.post(documents=asked, options=options).json()["documents"]
+    assert [document["target"] for document in found] == wanted
+    assert ["haus" in wanted[0][0], "ei" in wanted[0][1], "baum" in wanted[1][0]] == [True, True, True]
+    lines = "".join(f"{json.dumps(document)}\n" for document in asked).encode()
+    upload = {"files": {"file": ("a.jsonl", lines)}, "data": {"options": json.dumps(options)}}
+    response = server.client.post("/translate/file", **upload)
+    assert [json.loads(line)["hypothesis"] for line in response.content.splitlines()] == wanted
+
+    for terms, wrong in [
+        ({"/a+/": "b"}, "a: terms: '/a+/' is a regular expression, which a server does not take"),
+        ({str(n): "b" for n in range(1001)}, "a: terms: 1,001, more than 1,000: send those of the text"),
+    ]:
+        line = json.dumps(asked[0] | {"terms": terms}).encode()
+        for response in (
+            server.post(documents=[asked[0] | {"terms": terms}]),
+            server.client.post("/translate/file", files={"file": ("a.jsonl", line)}),
+        ):
+            assert (response.status_code, error_of(response).removeprefix("a.jsonl: ")) == (422, wrong)
+    several = server.post(documents=asked, options={"strategy": "beam", "n_best": 2})
+    assert (several.status_code, "terms are enforced in one translation" in error_of(several)) == (422, True)
+
+
 def test_segments_stream_before_their_document(server, translator):
     events = server.events("/translate/stream", json={"documents": documents(), "options": LONG})
     names = [name for name, _ in events]
