@@ -78,9 +78,9 @@ class FileTask:
         return str(self.target) if number is None else names[number]
 
 
-def report_update(unchanged: Sequence[FileRecord], tasks: Sequence[FileTask], settings: str, undrafted: str) -> None:
+def report_update(unchanged: Sequence[FileRecord], tasks: Sequence[FileTask], settings: str, drafted: bool) -> None:
     """Print what an update changed: of the files that an earlier call translated. settings: hash of the present ones;
-    undrafted: the strategy, if it cannot use drafts."""
+    drafted: whether model and settings use drafts."""
     edited = changed = 0
     total = sum(len(record.source) for record in unchanged)
     updated = [(task, task.record) for task in tasks if task.record is not None]
@@ -93,9 +93,8 @@ def report_update(unchanged: Sequence[FileRecord], tasks: Sequence[FileTask], se
     print(f"update: of {counted(total, 'segment')} {edited} edited, {changed} changed, {stay} stay", file=sys.stderr)
     if any(record.settings != settings for _, record in updated):
         print("update: another model or other settings than before: all was verified anew", file=sys.stderr)
-    if undrafted:
-        how = f"decoding.strategy={undrafted}"
-        print(f"update: {how}: cannot use drafts: what was not known is translated from nothing", file=sys.stderr)
+    if not drafted:
+        print("update: this search uses no drafts: what was not known is translated from nothing", file=sys.stderr)
     if kept := [task.place(number) for task in tasks for number in sorted(task.corrected)]:
         print(f"update: {counted(len(kept), 'correction')} by hand kept: {some_of(kept)}", file=sys.stderr)
     if discarded := [task.place(number) for task in tasks for number in task.discarded]:

@@ -99,8 +99,7 @@ def translate_files(
     elif unchanged and not bad:  # an earlier call was broken off after it had written all
         plan.part.unlink(missing_ok=True)
     if update and (tasks or unchanged):
-        drafted = PieceTranslator(setup.translator, setup.decoding).drafted
-        report_update(unchanged, tasks, settings, "" if drafted else setup.decoding.strategy)
+        report_update(unchanged, tasks, settings, PieceTranslator(setup.translator, setup.decoding).drafted)
     for reason, where in notes.items():
         names = ", ".join(f"{path} ({count})" for path, count in where.most_common(5))
         log.warning("%s: %s%s", counted_as(where.total(), reason), names, " ..." if len(where) > 5 else "")
