@@ -68,7 +68,7 @@ def read_tokenizers(package: Mapping[str, Any]) -> tuple[Tokenizer, Tokenizer]:
 
 def read_checkpoint(path: Path, mmap: bool = False) -> dict[str, Any]:
     """The content of a scaleformer checkpoint, with verified checksums and read without running code (`weights_only`).
-    mmap: for who copies a part of it, and does not need the state of the optimizer in memory.
+    mmap: map the file in place of reading it, for callers that copy a part, such as the weights without the optimizer.
 
     Raises ValueError in one line if it is not one, is truncated, or has a flipped bit.
     """

@@ -97,7 +97,7 @@ class Settings:
             raise ValueError(f"{where}: {len(terms):,}, more than {MOST_TERMS:,}: send those of the text")
         if expression := next(filter(is_expression, terms), None):
             raise ValueError(f"{where}: {shown(expression)} is a regular expression, which a server does not take")
-        return replace(self, terms=tuple({**dict(self.terms), **terms}.items()))
+        return replace(self, terms=tuple({**dict(self.terms), **terms}.items())) if terms else self
 
     def request(
         self,

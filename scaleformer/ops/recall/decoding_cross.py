@@ -111,8 +111,8 @@ class RecallCrossState:
     def step(self, query: Tensor, segments: Tensor) -> Tensor:
         """Attention of K hypotheses for each document: query (B*K, H, d), segments (B*K,); returns (B*K, H, e) in the
         dtype of the state."""
-        by_document = segments.view(self.documents, -1)  # (B, K)
-        if torch.equal(by_document, by_document[:, :1].expand_as(by_document)):  # queries to the same keys
+        by_document = segments.view(self.documents, -1)  # (B, K); in one segment they are K queries to the same keys
+        if by_document.shape[1] > 1 and torch.equal(by_document, by_document[:, :1].expand_as(by_document)):
             segments = by_document[:, 0]
         return self._look(segments).step(query, segments)
 
