@@ -56,10 +56,8 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     504: {"model": ErrorAnswer, "description": "Not finished in time"},
 }
 # The page embeds its script and style, and connects to this server only.
-POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
-)
-POLICY += "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
+POLICY += "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 #: A request with `q` is one of LibreTranslate.
 AnyRequest = Annotated[
     Annotated[TranslateRequest, Tag("own")] | Annotated[LibreRequest, Tag("libre")],

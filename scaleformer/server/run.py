@@ -65,6 +65,7 @@ def serve(app: FastAPI, service: Service, listener: socket.socket, name: str) ->
     logging.getLogger("scaleformer.translation").setLevel(logging.ERROR)
     host, port = listener.getsockname()[:2]
     server = Server(app, service)
+    listener.listen(2048)  # who reads the line below may connect at once: uvicorn accepts a moment later
     where = f"[{host}]" if ":" in host else host
     print(f"serving {name} at http://{where}:{port} (stop with Ctrl-C)", file=sys.stderr, flush=True)
     try:

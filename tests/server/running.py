@@ -41,6 +41,7 @@ class Running:
             translator = [Model(translator, translator.decoding, "run")]
         self.service = Service(translator, Limits(**limits), Splitting("auto", None), corrections)
         listener = open_socket("127.0.0.1", 0)
+        listener.listen()  # the first request may come before the thread has begun
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         self.server = Server(make_app(self.service, token, origins), self.service)
         self._thread = threading.Thread(target=self.server.run, args=([listener],), daemon=True)

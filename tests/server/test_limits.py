@@ -16,6 +16,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from scaleformer.server.app import make_app
+from scaleformer.server.models import Model
+from scaleformer.server.run import Server, open_socket, serve
+from scaleformer.server.service import Limits, Service
+from scaleformer.server.sources import Splitting
 from scaleformer.translation.translator import Translator
 from tests.runs import make_run
 from tests.server.running import TEXTS, Running, documents, error_of, running
@@ -243,18 +248,38 @@ def test_the_command_ends_by_sigterm(run):
     environment = {**os.environ, "SCALEFORMER_TOKEN": "abc"}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stderr is not None
-        line = process.stderr.readline()
-        assert line.startswith(f"serving {run} at http://127.0.0.1:")
-        url = line.split()[3]
-        body = {"documents": documents()}
-        found = [
-            httpx.post(f"{url}/translate", json=body, headers=headers, trust_env=False, timeout=60).status_code
-            for headers in ({}, {"Authorization": "Bearer abc"})
-        ]
-        process.send_signal(signal.SIGTERM)  # before any assertion: the process would be waited for
+        try:
+            line = process.stderr.readline()
+            assert line.startswith(f"serving {run} at http://127.0.0.1:")
+            url = line.split()[3]
+            body = {"documents": documents()}
+            found = [
+                httpx.post(f"{url}/translate", json=body, headers=headers, trust_env=False, timeout=60).status_code
+                for headers in ({}, {"Authorization": "Bearer abc"})
+            ]
+        except BaseException:
+            process.kill()  # it would be waited for
+            raise
+        process.send_signal(signal.SIGTERM)
         rest = process.stderr.read()
     assert found == [401, 200]
     assert (process.returncode, rest) == (0, "ended\n")
+
+
+def test_the_announced_address_can_be_connected_to(translator, monkeypatch, capsys):
+    heard = []
+
+    def begin(self, sockets):
+        heard.append(capsys.readouterr().err)
+        socket.create_connection(sockets[0].getsockname(), timeout=60).close()
+        self.service.worker.end()
+
+    monkeypatch.setattr(Server, "run", begin)
+    service = Service([Model(translator, translator.decoding, "run")], Limits(), Splitting("lines", None))
+    with open_socket("127.0.0.1", 0) as listener:
+        port = listener.getsockname()[1]
+        serve(make_app(service), service, listener, "run")
+    assert heard == [f"serving run at http://127.0.0.1:{port} (stop with Ctrl-C)\n"]
 
 
 def test_an_address_has_so_many_requests_in_a_minute(translator):
