@@ -23,8 +23,7 @@ def widen_heap() -> None:
     """Make glibc serve blocks of up to 32 MiB from its heap, without changing any setting; once per process.
 
     At first glibc takes each block of 128 KiB and more from the system, filled with zeros page by page, and returns it
-    when it is freed: up to more than half of the time of an attention function. After it has freed a block, it serves
-    blocks of that size from the heap and keeps twice as much (M_MMAP_THRESHOLD in mallopt(3)). So it is enough to
-    allocate and free one block without touching its pages. Commands do more: `keep_freed_memory`.
+    when it is freed. After it has freed a block, it serves blocks of that size from the heap and keeps twice as much
+    (M_MMAP_THRESHOLD in mallopt(3)). So it is enough to allocate and free one block without touching its pages.
     """
     torch.empty((32 << 20) - 8192, dtype=torch.uint8)  # below 32 MiB with glibc's header

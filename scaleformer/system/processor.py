@@ -26,6 +26,11 @@ def zen_generation() -> int:
     return 5 if family >= _ZEN_5 else 4
 
 
+def lacks_bf16() -> bool:
+    """Whether the CPU is known to make products in bf16 from those in fp32, which takes longer than fp32 alone."""
+    return {there for name, there in torch.cpu.get_capabilities().items() if "bf16" in name} == {False}
+
+
 def _vendor_and_family() -> tuple[str, int]:
     """Vendor and family that the CPU reports; ("", 0) if the system does not say."""
     text = platform.processor()  # on Windows "AMD64 Family 25 Model 33 Stepping 0, AuthenticAMD"

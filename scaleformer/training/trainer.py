@@ -16,6 +16,7 @@ from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.system.errors import Interrupted, is_out_of_memory
+from scaleformer.system.processor import lacks_bf16
 from scaleformer.training.callbacks import ValidationBleu, WeightAverage
 from scaleformer.training.interruption import interrupted
 from scaleformer.training.lightning_internals import copies_this_process, kill_other_processes
@@ -23,13 +24,7 @@ from scaleformer.training.module import TranslationModule
 from scaleformer.training.sharding import ShardedStrategy
 
 # How torch's backends report that the other end of a connection has gone.
-PEER_GONE = (
-    "Connection closed by peer",
-    "Connection reset by peer",
-    "Broken pipe",
-    "Socket Timeout",
-    "NCCL communicator",
-)
+GONE = "Connection closed by peer", "Connection reset by peer", "Broken pipe", "Socket Timeout", "NCCL communicator"
 
 
 def quieten() -> None:
@@ -67,6 +62,8 @@ def build_trainer(options: dict[str, Any], **parts: Any) -> pl.Trainer:
         raise ValueError(f"trainer: {error}") from error
     check_trainer(trainer, options)
     use_tensor_cores(trainer.strategy.root_device, trainer.precision)
+    if trainer.strategy.root_device.type == "cpu" and trainer.precision == "bf16-mixed" and lacks_bf16():
+        warnings.warn("trainer.precision=bf16-mixed is slow on this CPU, without bf16 units: set 32-true", stacklevel=2)
     trainer.precision_plugin.convert_input = lambda batch: batch  # type: ignore[assignment]  # a Batch is frozen
     return trainer
 
@@ -135,6 +132,6 @@ def fit(
                 f"a data worker was killed, perhaps for lack of memory ({reason}): lower data.num_workers; continue "
                 "with resume="
             ) from error
-        if any(sign in reason for sign in PEER_GONE):
+        if any(sign in reason for sign in GONE):
             raise ValueError(f"another process of this run has ended ({reason}): its own message says why") from error
         raise

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import yaml
 from scaleformer.cli.line import quoted
 from scaleformer.system.display import displayed
 from scaleformer.training import run as training
+from scaleformer.training import trainer
 from scaleformer.training.resume import OVERRIDES, merge_overrides
 from scaleformer.training.run_folder import is_finished
 from scaleformer.training.trainer import use_tensor_cores
@@ -164,6 +166,17 @@ def test_when_tf32_is_used(request, device: str, precision: str, expected: str) 
     request.addfinalizer(lambda: torch.set_float32_matmul_precision("highest"))
     use_tensor_cores(torch.device(device), precision)
     assert torch.get_float32_matmul_precision() == expected
+
+
+@pytest.mark.parametrize(("precision", "lacks"), [("bf16-mixed", True), ("bf16-mixed", False), ("32-true", True)])
+def test_bf16_without_products_is_said_to_be_slow(tmp_path: Path, cache: Path, monkeypatch, precision, lacks) -> None:
+    monkeypatch.setattr(trainer, "lacks_bf16", lambda: lacks)
+    options = configure(tmp_path / "run", cache, f"trainer.precision={precision}", "trainer.max_steps=1")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        training.run(options)
+    said = any(str(one.message).startswith("trainer.precision=bf16-mixed is slow on this CPU") for one in caught)
+    assert said is (lacks and precision == "bf16-mixed")
 
 
 def test_a_full_disk_ends_the_run_and_keeps_its_last_checkpoint(command: Command, tmp_path: Path, monkeypatch) -> None:
