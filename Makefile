@@ -15,8 +15,8 @@ install: $(STAMP)  ## Make .venv and install the package with its pinned depende
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev,documents,serve]'
+	$(BIN)/python -m pip install -q --no-compile --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install -q --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev,documents,serve]'
 	touch $@
 	@echo "the program is $(BIN)/scaleformer; to type scaleformer alone: source $(BIN)/activate"
 
@@ -43,7 +43,7 @@ docs-check: install  ## Run the commands that the pages show, as far as the embe
 	$(BIN)/python -m scripts.pages.commands
 
 bench: install  ## Time attention, training and decoding beside their peers; writes docs/benchmarks.md
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(BIN)/python -m pip install -q --no-compile --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -c constraints.txt $(JOEYNMT)
 	$(BIN)/python -m scripts.bench_attention
 	TORCH_CPP_LOG_LEVEL=ERROR $(BIN)/python -m scripts.bench_training
@@ -51,7 +51,7 @@ bench: install  ## Time attention, training and decoding beside their peers; wri
 	$(BIN)/python -m scripts.pages.benchmarks
 
 bench-gpu: install  ## Time training steps, attention and decoding on a GPU in some 10 minutes; continues where it was
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]' flash-linear-attention
+	$(BIN)/python -m pip install -q --no-compile --disable-pip-version-check -c constraints.txt -e '.[bench]' flash-linear-attention
 	$(BIN)/python -m scripts.bench_gpu --parts step attention check profile decode
 
 MINUTES ?= 60

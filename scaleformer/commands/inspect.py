@@ -6,6 +6,7 @@ scaleformer inspect data.path=FOLDER [output=DIR]
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,9 @@ def main(options: Options, given: Sequence[str]) -> None:
     if options.output is not None:
         check_folder(options.output)
     data = from_mapping(DataConfig, options.data, "data")
+    corpora = {os.path.realpath(one.path) for one in (data, *data.parts.values()) if one.path is not None}
+    if options.output is not None and os.path.realpath(options.output) in corpora:
+        raise ValueError(f"output={options.output}: is the corpus, which has a report.json of its own: choose another")
     if near.rensa is None:
         print(near.INSTALL)
     result, examples = inspect_corpus(data, options.filters, options.examples, options.num_proc)

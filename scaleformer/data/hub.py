@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scaleformer.data.config import HubConfig, MissingSplit
-from scaleformer.formats.rows import Row, cell, grouped, value
+from scaleformer.formats.rows import Row, cell, document_name, grouped
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document
 
@@ -75,5 +75,5 @@ def _rows(config: HubConfig, split: str, rows: Iterable[Any]) -> Iterator[Row]:
     for number, row in enumerate(rows, 1):
         where = f"{config.name}[{split}]:{number}"
         source, target = (cell(row, column, where) for column in (config.source, config.target))
-        name = str(value(row, config.document, where)) if config.document else f"{split}/{number}"
+        name = document_name(row, config.document, where) if config.document else f"{split}/{number}"
         yield Row(where, name, source, target)

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from scaleformer.data.align.pipeline import Translate, align_files, alignment_page
 from scaleformer.data.prepare_config import PrepareConfig
-from scaleformer.data.prepare_documents import filtering_of, kept_documents, name_left_out
+from scaleformer.data.prepare_documents import filtering_of, kept_documents, known_of, name_left_out
 from scaleformer.data.prepare_report import PrepareReport
 from scaleformer.data.quality.decisions import Decisions, related_documents
 from scaleformer.data.quality.inspection import quality_page
@@ -57,10 +57,12 @@ def prepare(
     translated_by: for format=translations, the hash of the model that made them, for the report.
     Raises DataError for bad input, an output folder that is not empty, or if nothing is left.
     """
-    output = Path(config.output)
+    output = Path(os.path.realpath(config.output))  # a link is no folder that can be replaced
     report = PrepareReport()
     temporary = None
     try:
+        if output == Path.cwd():
+            raise DataError(f"{config.output}: is the folder that you are in: choose another output")
         if output.exists() and (not output.is_dir() or any(output.iterdir())):
             raise DataError(f"{output}: exists and is not an empty folder: choose another output")
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +93,7 @@ def _write(
     counted = PrepareReport()
     filtering = filtering_of(config, raw)
     left = kept_documents(config, counted, raw, filtering)
-    kept = [(number, document.id, len(document.source)) for number, _, document in left]
+    kept = [(number, document.id, len(document.shapes)) for number, _, document in left]
     if not kept:
         raise DataError(f"{config.input or config.source}: no document is left ({counted.reasons()})")
     splits = _splits(config, kept, filtering)
@@ -111,7 +113,7 @@ def _write(
                 files[split] = stack.enter_context(io.TextIOWrapper(packed, encoding="utf-8", newline="\n"))
             files[split].write(document.to_json() + "\n")
             report.documents[split] += 1
-            report.segments[split] += len(document.source)
+            report.segments[split] += len(document.shapes)
     if raw is not None:
         page = alignment_page(raw.matches, (config.source_language or "", config.target_language or ""))
         (folder / "alignment.html").write_text(page, encoding="utf-8")
@@ -161,5 +163,6 @@ def _write_suite(config: PrepareConfig, folder: Path, report: PrepareReport) -> 
 
 
 def _write_report(config: PrepareConfig, folder: Path, report: PrepareReport, more: dict[str, Any]) -> None:
-    text = json.dumps({"settings": asdict(config), **more, **report.to_dict()}, indent=2, ensure_ascii=False)
+    record = {"settings": asdict(config) | known_of(config), **more, **report.to_dict()}
+    text = json.dumps(record, indent=2, ensure_ascii=False)
     (folder / "report.json").write_text(text + "\n", encoding="utf-8")

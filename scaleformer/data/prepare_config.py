@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Literal
@@ -93,6 +94,13 @@ class PrepareConfig:
                 )
         if self.valid + self.test > 1:
             raise ValueError(f"valid={self.valid} test={self.test}: the shares must be at most 1 together")
+        for name in ("valid", "test", "seed", "groups") if self.own_splits else ():
+            if getattr(self, name) != type(self).__dataclass_fields__[name].default:
+                raise ValueError(f"{name}: the splits of the folder {self.input} stay as they are: leave it out")
+        try:
+            re.compile(self.groups or "")
+        except re.error as error:
+            raise ValueError(f"groups is {self.groups!r}: not a regular expression: {error}") from None
         if self.format == "raw":
             self._check_raw()
         if self.format == "contrapro" and self.documents is None:

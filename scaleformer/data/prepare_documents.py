@@ -15,7 +15,7 @@ from scaleformer.data.prepare_report import PrepareReport
 from scaleformer.data.quality.checks import BITS, EXCHANGED
 from scaleformer.data.quality.decisions import Decisions, decide, filtered
 from scaleformer.data.quality.survey import Split, Survey, survey
-from scaleformer.data.sources import split_sources
+from scaleformer.data.sources import segmentation, split_sources
 from scaleformer.formats.bitexts import Bitext, Columns, read_bitext
 from scaleformer.formats.json_lines import read_jsonl, read_translations
 from scaleformer.formats.recognition import BITEXTS
@@ -34,19 +34,23 @@ def filtering_of(config: PrepareConfig, raw: RawCorpus | None) -> tuple[Survey, 
     filters = config.filters.active(config.format == "raw")
     if not filters:
         return None
-    languages = config.source_language, config.target_language
+    known = known_of(config)
+    languages = [getattr(config, name) or known.get(name) for name in ("source_language", "target_language")]
 
     def read() -> Iterator[Split]:
         return _cleaned(_read(config, PrepareReport(), raw), config, PrepareReport())
 
     found = survey(read, filters, languages, processes=config.num_proc)
     exchanged, segments = int((found["faults"] & BITS[EXCHANGED] > 0).sum()), len(found["faults"])
-    if exchanged > segments / 4:
-        raise DataError(
-            f"{exchanged} of {segments} sources are {config.target_language}, and their targets "
-            f"{config.source_language}: exchange source and target"
-        )
+    if all(languages) and exchanged > segments / 2:
+        those = f"{exchanged} of {segments} sources are {languages[1]}, and their targets {languages[0]}"
+        raise DataError(f"{those}: exchange source and target")
     return found, decide(found, config.filters, filters)
+
+
+def known_of(config: PrepareConfig) -> dict[str, str | None]:
+    """What is known of the segments of a folder that was prepared before: grain and languages; {} of other input."""
+    return segmentation(DataConfig("jsonl", path=config.input)) if config.own_splits else {}
 
 
 def _read(config: PrepareConfig, report: PrepareReport, raw: RawCorpus | None) -> Iterator[Split]:
@@ -107,7 +111,7 @@ def _cleaned(
             texts = " ".join(source), " ".join(target)
             reason = _fault(*texts, config) if source and target else None
             total += 1
-            identical += texts[0] == texts[1]
+            identical += texts[0].strip() == texts[1].strip() != ""
             if reason:
                 report.dropped_segments[reason] += 1
                 name_left_out(left_out, document.id, reason, *texts)

@@ -44,5 +44,5 @@ class PrepareReport:
 
     def reasons(self) -> str:
         """Why nothing is left."""
-        counts = self.dropped_segments + self.dropped_documents
+        counts = {**self.dropped_segments, **self.dropped_documents, **self.dropped_segments}  # segments, if both
         return ", ".join(f"{count} {reason}" for reason, count in counts.items()) or "the input is empty"

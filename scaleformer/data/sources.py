@@ -19,6 +19,7 @@ from scaleformer.formats.json_lines import read_jsonl
 from scaleformer.formats.text_pairs import read_text_pair
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document
+from scaleformer.text.languages import is_code
 
 SPLITS = ("train", "valid", "test")
 ONE_DOCUMENT = 50  # lines; more of them are rarely meant to be one document
@@ -161,7 +162,10 @@ def assign_splits(count: int, valid: float, test: float, seed: int = 1) -> list[
     numbers = {
         name: max(1, round(share * count)) if share > 0 else 0 for name, share in (("valid", valid), ("test", test))
     }
-    if sum(numbers.values()) + (valid + test < 1) > count:
+    none_left = valid + test > 1 - 1e-9
+    if none_left and valid and test:  # both may be rounded up
+        numbers["test"] = max(1, count - numbers["valid"])
+    if sum(numbers.values()) + (not none_left) > count:
         raise DataError(f"{count} documents are too few to set {' and '.join(n for n in numbers if numbers[n])} aside")
     rng = random.Random(f"scaleformer splits {seed}")
     draws = [rng.random() for _ in range(count)]
@@ -178,14 +182,15 @@ def segmentation(config: DataConfig) -> dict[str, str | None]:
     languages of both sides, from the settings, the file suffixes and the report next to a prepared corpus."""
     found: dict[str, str | None] = dict.fromkeys(("grain", "source_language", "target_language"))
     if config.format == "text":
-        found |= {"source_language": config.source_suffix, "target_language": config.target_suffix}
+        suffixes = {"source_language": config.source_suffix, "target_language": config.target_suffix}
+        found |= {name: code for name, code in suffixes.items() if is_code(code)}
     report = Path(config.path or "") / "report.json"
     if config.format == "jsonl" and report.is_file():
         with suppress(ValueError, OSError, KeyError, TypeError, AttributeError):
             settings = json.loads(report.read_text(encoding="utf-8"))["settings"]
             found |= {name: settings.get(name) for name in ("source_language", "target_language")}
-            if settings["format"] == "raw":
-                found["grain"] = settings.get("split") or "sentence"
+            raw = settings.get("split") or "sentence" if settings["format"] == "raw" else None
+            found["grain"] = settings.get("grain") or raw  # of a corpus that was prepared twice, from the first time
     return found | ({"target_language": config.target_language} if config.target_language else {})
 
 
@@ -226,6 +231,9 @@ def _jsonl_sources(path: Path, config: DataConfig) -> dict[str, SplitSource]:
             f"{path}: none of train.jsonl, valid.jsonl, test.jsonl (or .jsonl.gz, or shards such as "
             f"train-00001.jsonl.gz or train/*.jsonl.gz): {_listing(path)}"
         )
+    read = {"left_out.jsonl", *(Path(name).name for files in found.values() for name in files)}
+    if others := sorted({file.name for end in ("", ".gz") for file in path.glob(f"*.jsonl{end}")} - read):
+        warnings.warn(f"{path}: of no split and not read: {', '.join(others)}", stacklevel=2)
     return sources
 
 

@@ -58,15 +58,7 @@ def document_of(record: dict[str, Any], where: str, require_target: bool = True)
         raise DataError(f"{where}: no {' and no '.join(map(repr, missing))} (keys present: {present})")
     if not isinstance(record["id"], str):
         raise DataError(f"{where}: 'id' is {type(record['id']).__name__}, wanted a string")
-    sides = {}
-    for side in ("source", "target"):
-        segments = record.get(side, [])
-        if not isinstance(segments, list):
-            raise DataError(f"{where}: {side!r} is {type(segments).__name__}, wanted a list of strings")
-        for index, segment in enumerate(segments):
-            if not isinstance(segment, str):
-                raise DataError(f"{where}: {side}[{index}] is {type(segment).__name__}, wanted a string")
-        sides[side] = tuple(segments)
+    sides = {side: _segments(record, side, where) for side in ("source", "target")}
     beads = record.get("beads", [])
     if not isinstance(beads, list) or not all(isinstance(bead, list) for bead in beads):
         raise DataError(f"{where}: 'beads' is not a list of [source segments, target segments]")
@@ -79,6 +71,16 @@ def document_of(record: dict[str, Any], where: str, require_target: bool = True)
     return document
 
 
+def _segments(record: dict[str, Any], side: str, where: str) -> tuple[str, ...]:
+    segments = record.get(side, [])
+    if not isinstance(segments, list):
+        raise DataError(f"{where}: {side!r} is {type(segments).__name__}, wanted a list of strings")
+    for index, segment in enumerate(segments):
+        if not isinstance(segment, str):
+            raise DataError(f"{where}: {side}[{index}] is {type(segment).__name__}, wanted a string")
+    return tuple(segments)
+
+
 def read_translations(path: str | Path, side: str, dropped: Counter[str], segments: Counter[str]) -> Iterator[Document]:
     """Documents of the output of `scaleformer translate`, with the translation as `side` and the translated text as the
     other one: "source" for back-translation [Sennrich 2016], "target" for distillation [Kim 2016].
@@ -88,19 +90,21 @@ def read_translations(path: str | Path, side: str, dropped: Counter[str], segmen
     Raises DataError with file and line for lines that `translate` did not write.
     """
     for number, line in read_lines(path, "jsonl"):
-        try:
-            record = json.loads(line)
-            name, text, translation = record["id"], record["source"], record["hypothesis"]
-            finished, cut = record["finished"], set(record.get("cut", ()))
-        except (ValueError, TypeError, KeyError) as error:
-            missing = f"no {error}" if isinstance(error, KeyError) else "not a JSON object"
-            raise DataError(f"{path}:{number}: {missing}: wanted the output of translate output=FILE.jsonl") from None
+        where = f"{path}:{number}"
+        record = parse_object(line, where, "id, source, hypothesis, finished")
+        if missing := [key for key in ("id", "source", "hypothesis", "finished") if key not in record]:
+            raise DataError(f"{where}: no {missing[0]!r}: wanted the output of translate output=FILE.jsonl")
+        text, translation = (_segments(record, name, where) for name in ("source", "hypothesis"))
+        given = record.get("cut")
+        cut = [place for place in range(len(text)) if isinstance(given, list) and place in given]
         if len(text) != len(translation):
-            dropped["cut by the length limit" if not finished else "another number of segments"] += 1
-        elif not finished and len(cut) in (0, len(text)):
+            dropped["another number of segments" if record["finished"] else "cut by the length limit"] += 1
+        elif not record["finished"] and len(cut) in (0, len(text)):
             dropped["cut by the length limit"] += 1
         else:
             segments["cut by the length limit"] += len(cut)
-            kept = [place for place in range(len(text)) if place not in cut]
             sides = (translation, text) if side == "source" else (text, translation)
-            yield Document(str(name), *(tuple(texts[place] for place in kept) for texts in sides))
+            left = [tuple(part for place, part in enumerate(texts) if place not in cut) for texts in sides]
+            document = Document(str(record["id"]), left[0], left[1])
+            check_document(document, where)
+            yield document

@@ -66,6 +66,13 @@ def value(row: Any, column: str, where: str) -> Any:
     return found
 
 
+def document_name(row: Any, column: str, where: str) -> str:
+    """The document of a row, from a column. Raises DataError: no such column, or null."""
+    if (found := value(row, column, where)) is None:
+        raise DataError(f"{where}: column {shown(column)} holds null, wanted the name of a document")
+    return str(found)
+
+
 def cell(row: Any, column: str, where: str) -> list[str]:
     """A row's segments in a column, one or a list. Raises DataError for anything else."""
     found = value(row, column, where)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from scaleformer.formats.bitexts import Bitext, Columns
 from scaleformer.formats.lines import read_lines
-from scaleformer.formats.rows import Row, brief, cell, csv_lines, some, value
+from scaleformer.formats.rows import Row, brief, cell, csv_lines, document_name, some, value
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown
 
@@ -52,7 +52,7 @@ def read_rows(path: Path, name: str, bitext: Bitext, dropped: Counter[str]) -> I
     for number, (where, row) in enumerate(rows, 1):
         source, target = (cell(row, column, where) for column in (columns.source, columns.target))
         if columns.document:
-            document = str(value(row, columns.document, where))
+            document = document_name(row, columns.document, where)
         else:
             document = name if isinstance(value(row, columns.source, where), str) else f"{name}/{number}"
         yield Row(where, document, source, target)

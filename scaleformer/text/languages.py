@@ -19,8 +19,14 @@ def base_language(code: str) -> str:
     return re.split("[-_]", code, maxsplit=1)[0].lower()
 
 
+def is_code(code: str) -> bool:
+    """Whether a text is a code of ISO 639: two letters, or three but for the usual suffixes of files."""
+    base = base_language(code)
+    known = base in TWO_LETTERS.split() if len(base) == 2 else base not in ("src", "tgt", "trg", "txt", "ref", "raw")
+    return bool(_CODE.fullmatch(code)) and known
+
+
 def check_code(name: str, code: str) -> None:
     """Raise ValueError unless the code, a setting of this name, is one of ISO 639: two letters, or three."""
-    base = base_language(code)
-    if not _CODE.fullmatch(code) or (len(base) == 2 and base not in TWO_LETTERS.split()):
+    if not is_code(code):
         raise ValueError(f"{name} is {code!r}: it must be a code of ISO 639, such as en, de or pt-BR")

@@ -265,12 +265,13 @@ def examine(parts: Run) -> DataReport:
     parts.data.trainer = parts.trainer  # the report needs its processes before Lightning attaches it
     check_lengths(parts.module.model, parts.settings, parts.data)
     report = parts.data.report  # raises ValueError where data.overlong=error
-    for name, part in (parts.data.parts or {"": parts.data}).items():
-        read = fingerprints(part, parts.settings)  # others may be missing
-        leaks, lines = corpus_warnings(part.config, {split: part.sources[split] for split in read})
-        report.leaks |= {f"{name}: {split}" if name else split: counts for split, counts in leaks.items()}
-        for line in lines:
-            warnings.warn(f"{name}: {line}" if name else line, stacklevel=2)
+    corpora = {}
+    for name, part in (parts.data.parts or {"": parts.data}).items():  # splits that are not read may be missing
+        read = fingerprints(part, parts.settings)
+        corpora[name] = part.config, {split: part.sources[split] for split in read}
+    report.leaks, lines = corpus_warnings(corpora)
+    for line in lines:
+        warnings.warn(line, stacklevel=2)
     return report
 
 

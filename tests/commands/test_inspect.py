@@ -59,3 +59,29 @@ def test_without_rensa_one_line_says_so(monkeypatch: Any, capsys: Any, tmp_path:
     code, out, _ = run_command(monkeypatch, capsys, "inspect", f"data.path={tmp_path / 'in'}")
     assert code == 0
     assert out.splitlines()[0] == near.INSTALL
+
+
+def test_text_without_a_partner_is_no_leak(monkeypatch: Any, capsys: Any, tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        documents = [
+            {"id": f"{split}{n}", "source": [f"{split} {n}"], "target": ["x", f"more {n}"], "beads": [[1, 1], [0, 1]]}
+            for n in range(12)
+        ]
+        write_corpus(tmp_path / "in", split, documents)
+    code, _, _ = run_command(
+        monkeypatch, capsys, "inspect", f"data.path={tmp_path / 'in'}", f"output={tmp_path / 'out'}"
+    )
+    assert code == 0
+    found = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert (found["leaks"]["test"]["segments"], found["leaks"]["test"]["share"]) == (0, 0.0)
+    assert found["duplicates"]["train"]["boilerplate_segments"] == 0
+
+
+def test_the_report_of_the_corpus_itself_stays(monkeypatch: Any, capsys: Any, tmp_path: Path) -> None:
+    write(tmp_path / "in")
+    (tmp_path / "in" / "report.json").write_text("{}")
+    given = f"data.path={tmp_path / 'in'}", f"output={tmp_path / 'in' / '..' / 'in'}"
+    code, _, err = run_command(monkeypatch, capsys, "inspect", *given)
+    assert (code, err.count("\n")) == (1, 1)
+    assert "is the corpus, which has a report.json of its own" in err
+    assert (tmp_path / "in" / "report.json").read_text() == "{}"

@@ -36,6 +36,14 @@ def test_the_translation_becomes_the_source(tmp_path: Path) -> None:
     assert segments == {"cut by the length limit": 1}
 
 
+def test_cut_segments_that_do_not_exist_are_not_counted(tmp_path: Path) -> None:
+    for cut in ([9], 5, None):
+        record = {"id": "a", "source": ["uno"], "hypothesis": ["one"], "finished": True, "cut": cut}
+        path, segments = write(tmp_path / "back.jsonl", json.dumps(record)), Counter[str]()
+        assert list(read_translations(path, "target", Counter(), segments)) == [Document("a", ("uno",), ("one",))]
+        assert not +segments
+
+
 def test_the_report_names_the_model_of_translations(tmp_path: Path) -> None:
     path = write(tmp_path / "back.jsonl", *map(json.dumps, RECORDS))
     config = PrepareConfig("translations", str(path), str(tmp_path / "out"), valid=0, test=0)
@@ -64,8 +72,15 @@ def test_a_student_has_the_translations_as_targets(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ('{"id": "a", "source": ["x"]}', "no 'hypothesis'"),
-        ("[1]", "not a JSON object"),
-        ('{"id": ', "not a JSON object"),
+        ("[1]", "a JSON list, wanted an object with id, source, hypothesis, finished"),
+        ('{"id": ', "malformed JSON"),
+        ('{"id": "a", "source": null, "hypothesis": ["x"], "finished": true}', "'source' is NoneType, wanted a list"),
+        ('{"id": "a", "source": ["x"], "hypothesis": "x", "finished": true}', "'hypothesis' is str, wanted a list"),
+        ('{"id": "a", "source": ["x", 1], "hypothesis": [], "finished": true}', r"source\[1\] is int, wanted a string"),
+        (
+            '{"id": "a", "source": ["\\ud800"], "hypothesis": ["x"], "finished": true}',
+            "document 'a' has a lone surrogate",
+        ),
     ],
 )
 def test_lines_that_are_not_translations_are_refused(tmp_path: Path, line: str, message: str) -> None:

@@ -105,6 +105,9 @@ def test_faults_of_sound_parquet_files(tmp_path: Path, monkeypatch: pytest.Monke
     cut = write(tmp_path / "b.parquet", path.read_bytes()[:-20])
     with pytest.raises(DataError, match=r"b\.parquet: damaged Parquet file"):
         read(cut)
+    path = parquet(tmp_path / "n.parquet", source=["a", "b"], target=["x", "y"], n=["1", None])
+    with pytest.raises(DataError, match=r"n\.parquet\[2\]: column 'n' holds null, wanted the name of a document"):
+        read(path, Columns(document="n"))
     path = parquet(tmp_path / "c.parquet", source=["a", "b", "c"], target=["x", "y", "z"], n=["1", "2", "1"])
     with pytest.raises(DataError, match=r"c\.parquet\[3\]: document '1' began earlier"):
         read(path, Columns(document="n"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import unicodedata
 from collections import Counter
@@ -15,6 +16,8 @@ from scaleformer.text.languages import base_language
 from scaleformer.text.placeholders import keeps_placeholders
 from scaleformer.text.spans import find_spans, mask
 from scaleformer.text.words import spaced
+
+log = logging.getLogger(__name__)
 
 FEWEST_LETTERS = 10  # to judge a text's script, or to call it a copy
 TELLING_LETTERS = 60  # to judge a text's language
@@ -34,9 +37,13 @@ EXCHANGED = "exchanged"  # both texts are of the other side's language
 FAULTS = ("script", "language", "repetition", "copies", "mojibake", "ratio", "alignment", "score")
 BITS = {n: 1 << k for k, n in enumerate((*FAULTS, EXCHANGED, "empty", "numbers", "URLs", "tags", "placeholders"))}
 
-# UTF-8 that was read as Windows-1252: a letter that leads two or three bytes, and what can follow it.
-_FOLLOWS = "\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
-_MOJIBAKE = re.compile(rf"[ÂÃÐÑ][{_FOLLOWS}]|[ÄÅ][\x80-\xbf]|â€|ã[\x80-\x83€‚ƒ]|ï»¿|\ufffd|[\x80-\x84\x86-\x9f]")
+# UTF-8 that was read as Windows-1252: a letter that leads two or three bytes, and what can follow it; and what follows
+# Ä, Å, Ð and Ñ in good texts, too, there not within a word.
+_FOLLOWS, _CLOSE = "\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ", "[»”’…–—›²³¹±ºª°·®©\xa0\xad]"
+_MOJIBAKE = re.compile(
+    rf"[ÂÃ][{_FOLLOWS}]|[ÐÑ](?!{_CLOSE})[{_FOLLOWS}]|[ÄÅ](?!{_CLOSE})[\x80-\xbf]|(?<=[a-zß-ÿ])[ÄÅÐÑ]{_CLOSE}|"
+    rf"[ÄÅÐÑ]{_CLOSE}(?=[^\W\d_])|â€|ã[\x80-\x83€‚ƒ]|ï»¿|\ufffd|[\x80-\x84\x86-\x9f]"
+)
 _NUMBER = re.compile(r"\d+(?:[.,\u00a0\u202f ]\d{3})*(?:[.,]\d+)*")
 _URL, _TAG = re.compile(r"(?:https?|ftp|ssh|git|file)://|www\.|mailto:"), re.compile(r"</?[A-Za-z]")
 
@@ -68,6 +75,8 @@ class SegmentChecks:
         self._codes = [base_language(language or "") for language in languages]
         if "language" in filters and any(self._codes):
             require_languages()
+            for code in (code for code in self._codes if code and not can_tell(code)):
+                log.warning("the language filter cannot tell %r from others: nothing of that side is left out", code)
 
     def document(self, parts: Sequence[tuple[str, str]]) -> tuple[list[int], tuple[str, ...]]:
         """The faults of each source and target text of a document, as a sum of `BITS`; and the languages of both sides,
@@ -190,6 +199,11 @@ def _known_languages() -> frozenset[str]:
     import py3langid
 
     return frozenset(language for language, _ in py3langid.rank(""))
+
+
+def can_tell(code: str) -> bool:
+    """Whether texts in a language can be told from others."""
+    return base_language(code) in _known_languages()
 
 
 @lru_cache(maxsize=64)  # a document of one segment is asked twice

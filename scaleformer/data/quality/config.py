@@ -41,6 +41,10 @@ class FilterConfig:
     segments: Literal["drop", "unaligned"] = "drop"
     documents: Share = 0.5
 
+    def __post_init__(self) -> None:
+        if not (self.scorer or "").strip() and (self.scorer is not None or self.score != FilterConfig.score):
+            raise ValueError("filters.score needs filters.scorer, a command that gives each segment a number")
+
     def active(self, raw: bool = False) -> dict[str, Any]:
         """The filters that are on, with their values, in order; "score" has (scorer, score). raw: with those of `RAW`
         unless they are false."""

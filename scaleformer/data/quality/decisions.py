@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from scaleformer.data.quality.checks import BITS
+from scaleformer.data.quality.checks import BITS, UNSURE_BIT
 from scaleformer.data.quality.config import FilterConfig
 from scaleformer.data.quality.survey import Survey
 from scaleformer.text.documents import Document, from_parts
@@ -39,7 +39,7 @@ def decide(survey: Survey, config: FilterConfig, filters: Mapping[str, Any]) -> 
     size = np.bincount(of, minlength=count)
     found = Decisions(list(filters), np.full(len(of), -1, np.int16), np.full(count, -1, np.int16))
     for number, (name, value) in enumerate(filters.items()):
-        taken = _taken(survey, name, value) & ours
+        taken = _taken(survey, name, value, filters) & ours
         gone = np.bincount(of[taken], minlength=count) > config.documents * size
         alone = {"segments": int((taken | gone[of]).sum()), "documents": int(gone.sum())}
         found.reasons[taken & (found.reasons < 0)] = number
@@ -74,14 +74,15 @@ def filtered(
     return from_parts(document.id, [part for part in parts if any(part)]), taken
 
 
-def _taken(survey: Survey, name: str, value: Any) -> np.ndarray:
-    """The segments that a filter takes by itself."""
+def _taken(survey: Survey, name: str, value: Any, filters: Mapping[str, Any]) -> np.ndarray:
+    """The segments that a filter takes by itself; doubts of the language count beside those of the alignment."""
     if name == "duplicates":
         exact, near = duplicate_documents(survey, survey.of_split("train", ""))
         return (exact | near)[survey.document_of] | repeated_runs(survey, int(value))
     if name == "leakage":
         return leaking_documents(survey, float(value))[survey.document_of]
-    return (survey["faults"] & BITS[name]) > 0
+    doubts = UNSURE_BIT if name == "language" and "alignment" in filters else 0
+    return (survey["faults"] & (BITS[name] | doubts)) > 0
 
 
 def duplicate_documents(survey: Survey, ours: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ import numpy as np
 from rich.table import Table
 
 from scaleformer.data.config import DataConfig
-from scaleformer.data.quality.checks import BITS
+from scaleformer.data.quality.checks import BITS, UNSURE_BIT
 from scaleformer.data.quality.config import FilterConfig
 from scaleformer.data.quality.decisions import above_share, decide, duplicate_documents
 from scaleformer.data.quality.survey import SPLITS, Split, Survey, survey
@@ -51,9 +51,10 @@ def inspect_corpus(
 def _result(found: Survey, splits: Sequence[str], share: float) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The numbers of a report, and for each kind of finding the segments that show it."""
     of, sources, faults, tokens = found.document_of, found["sources"], found["faults"], found["source_tokens"]
+    faults = faults | np.where(faults & UNSURE_BIT > 0, BITS["language"], 0)
     place = np.unique(sources, return_inverse=True)[1].reshape(-1)
     times = np.bincount(np.unique(np.stack([place, of], axis=1), axis=0)[:, 0])  # documents that have a source
-    boilerplate = (times >= max(BOILERPLATE, len(found.names) / 100))[place]
+    boilerplate = (times >= max(BOILERPLATE, len(found.names) / 100))[place] & (tokens > 0)
     worst = np.argsort(np.array(found.stretches), kind="stable")
     worst = worst[np.sort(np.unique(of[worst], return_index=True)[1])]  # one of each document
     places = {name: np.flatnonzero(faults & bit) for name, bit in BITS.items()}

@@ -49,7 +49,8 @@ def assign_groups(groups: Sequence[int], sizes: Sequence[int], valid: float, tes
     except DataError as error:
         raise DataError(str(error).replace("documents are", "groups of documents are")) from None
     ranking = sorted(total, key=lambda group: (total[group], group))
-    wanted = {name for name, share in (("test", test), ("valid", valid), ("train", 1 - valid - test)) if share > 0}
+    shares = ("test", test), ("valid", valid), ("train", round(1 - valid - test, 9))
+    wanted = {name for name, share in shares if share > 0}
     for attempt in range(1000):  # until each split has a group; few are needed
         start = random.Random(f"scaleformer groups {seed} {attempt}").random()
         places = {group: (start + place * GOLDEN) % 1 for place, group in enumerate(ranking)}

@@ -67,7 +67,7 @@ class Survey:
 
     def seen(self, ours: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Which of some segments of other splits stand in training by their source, and which nearly do."""
-        exact = np.isin(self["sources"], self["sources"][self.of_split("train")]) & ours
+        exact = np.isin(self["sources"], self["sources"][self.of_split("train")]) & ours & (self["source_tokens"] > 0)
         return exact, np.isin(self["sources"], np.array([*self.near_held_out], dtype=np.int64)) & ours & ~exact
 
 
@@ -103,8 +103,7 @@ class Reader:
             lengths = np.array([len(s) + len(t) for s, t in parts]) * paired[own]
             stretches, misaligned = self._alignment(scores[own], lengths, half_of(document))
             marked = np.array(faults, np.int64) | BITS["alignment"] * misaligned
-            marked |= np.where((marked & UNSURE_BIT > 0) & misaligned, BITS["language"], 0)  # two doubts are enough
-            marked = np.where(paired[own], marked & ~UNSURE_BIT, 0)
+            marked = np.where(misaligned, marked, marked & ~UNSURE_BIT) * paired[own]  # two doubts are a fault
             columns = (
                 [hash_of_text(f"{s}\n{spaced(t)}") for s, (_, t) in zip(sources[own], parts, strict=True)],
                 [hash_of_text(source) for source in sources[own]],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from scaleformer.data.quality import checks
 from scaleformer.data.quality.checks import BITS, UNSURE_BIT, SegmentChecks
 from scaleformer.data.quality.config import FilterConfig
 
@@ -68,3 +69,25 @@ def test_a_short_text_in_another_language_is_only_suspected() -> None:
         [(ENGLISH, SPANISH), ("The dog runs away from the house.", "Der Hund läuft aus dem Haus weg.")]
     )
     assert faults == [0, UNSURE_BIT]
+
+
+@pytest.mark.parametrize(
+    ("text", "broken"),
+    [
+        *(
+            (t, False)
+            for t in ("La letra «Ñ» es", "of 20 Å³ was", "“Ñ”", "»JYVÄSKYLÄ»", "10 Å\u00a0", "ESPAÑ…", "(Å²)")
+        ),
+        *(
+            (t, True)
+            for t in ("vaikÅ³ ir", "Ä»oti labi", "Ñ‚ÐµÑ\x81Ñ‚", "Ð²Ñ‹", "aÃ±o", "cafÃ© ", "Â» x", "Å\u00a0koda x")
+        ),
+    ],
+)
+def test_letters_before_closing_marks_are_no_mojibake(text: str, broken: bool) -> None:
+    assert (checks._MOJIBAKE.search(text) is not None) is broken
+
+
+def test_an_unknown_language_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    SegmentChecks({"language": True}, [[], []], ["eng", "es"])
+    assert caplog.messages == ["the language filter cannot tell 'eng' from others: nothing of that side is left out"]

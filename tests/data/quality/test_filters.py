@@ -99,7 +99,6 @@ def test_what_another_program_gives_less(tmp_path: Path, capfd: pytest.CaptureFi
     assert (surveyed([("", found)], scorer=nan)["faults"] > 0).all()
     for scorer, message in (
         ("no-such-program -x", "'no-such-program -x': cannot be run: No such file"),
-        ("", "cannot be run"),
         ("'", "cannot be run: No closing quotation"),
         (command("sys.exit('no model')"), "ended with exit code 1"),
         (command("print('score')"), "a number on each line: could not convert string to float: 'score"),
@@ -108,6 +107,9 @@ def test_what_another_program_gives_less(tmp_path: Path, capfd: pytest.CaptureFi
         with pytest.raises(DataError, match=re.escape(message)):
             surveyed([("", found)], scorer=scorer)
     assert "no model" in capfd.readouterr().err
+    for wrong in ({"scorer": " "}, {"score": 0.9}):
+        with pytest.raises(ValueError, match=r"filters.score needs filters.scorer"):
+            FilterConfig(**wrong)
 
 
 def test_any_number_of_processes_finds_the_same() -> None:
