@@ -29,6 +29,8 @@ def average_checkpoints(paths: Sequence[str | Path]) -> dict[str, Any]:
         content = read_checkpoint(file)
         package = content["scaleformer"]
         weights = {name: value for name, value in content["state_dict"].items() if name.startswith("model.")}
+        if any(".parametrizations." in name for name in weights):
+            raise ValueError(f"{file}: adapters cannot be averaged: export the models, and average these")
         if not first:
             first = {"package": package, "weights": weights, "file": file}
         _check_same_model(first, package, weights, file)

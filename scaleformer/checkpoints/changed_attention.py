@@ -13,10 +13,8 @@ from scaleformer.model.transformer import Transformer
 
 def change_attention(loaded: LoadedModel, options: Mapping[str, Any]) -> LoadedModel:
     """The same weights with other attention options, such as a greater `kept`, at every site that has them. The hash
-    stays that of the original file; an exported model gets its own.
-
-    Raises ValueError for an option that no attention of the model has, or that does not fit the weights.
-    """
+    stays that of the original file; an exported model gets its own. Raises ValueError for an option that no attention
+    of the model has, or that does not fit the weights."""
     config = loaded.model.config
     choices = [config.attention, *config.sites.values()]
     known = sorted({option for choice in choices for option in options_of(choice["name"])})

@@ -23,10 +23,8 @@ def is_hub_name(path: str) -> bool:
 
 def fetch_model(name: str, files: Sequence[str], other: Sequence[str] = ()) -> Path:
     """The local cache folder with these files of a model, after asking the Hub for newer ones; or, if it has the first
-    of the patterns `other`, with the files of these.
-
-    Raises ValueError in one line if neither the Hub nor the cache has them.
-    """
+    of the patterns `other`, with the files of these. Raises ValueError in one line if neither the Hub nor the cache has
+    them."""
     from huggingface_hub import snapshot_download  # half a second to import
 
     found = NAME.fullmatch(name)
@@ -51,10 +49,8 @@ def fetch_model(name: str, files: Sequence[str], other: Sequence[str] = ()) -> P
 
 
 def push_model(folder: Path, name: str, private: bool) -> str:
-    """Upload a folder as a model, creating the repository if needed. Returns its address.
-
-    Raises ValueError in one line if the Hub cannot be reached or refuses access.
-    """
+    """Upload a folder as a model, creating the repository if needed. Returns its address. Raises ValueError in one line
+    if the Hub cannot be reached or refuses access."""
     from huggingface_hub import HfApi
 
     api = HfApi(_endpoint(), library_name="scaleformer")

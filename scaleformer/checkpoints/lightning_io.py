@@ -32,8 +32,7 @@ class SafeCheckpointIO(TorchCheckpointIO):
     kept: Mapping[str, Tensor] = {}
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
-        """Raises OSError with the path if it cannot be written, and Interrupted at a signal; an existing file then
-        stays unchanged."""
+        """Raises OSError with the path if writing fails, Interrupted at a signal; an old file then stays unchanged."""
         path = Path(path)
         for key in checkpoint.keys() & STATES if self.kept else ():
             own = {name: tensor for name, tensor in checkpoint[key].items() if name not in self.kept}

@@ -1,7 +1,6 @@
 """Reads models as Marian itself saves them, such as OPUS-MT's own downloads: decoder.yml, .npz, vocabularies.
 
-Weights become those that transformers has for the same model. Its last row of zeros is that of `<pad>`, with which the
-decoder begins.
+Weights become those of transformers for the same model. Its last row of zeros is `<pad>`, with which decoding begins.
 """
 
 from __future__ import annotations
@@ -49,9 +48,7 @@ def is_native(folder: Path) -> bool:
 
 def read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor], list[Path], list[Path]]:
     """The config.json and the weights that transformers would have, the vocabulary of each side, and all files read.
-
-    Raises ValueError for settings, weights and files that cannot be read.
-    """
+    Raises ValueError for settings, weights and files that cannot be read."""
     decoder = _yaml((folder / DECODER).read_text(encoding="utf-8"), DECODER)
     models, vocabularies = decoder.get("models") or [], decoder.get("vocabs") or []
     if len(models) != 1 or len(vocabularies) != 2:

@@ -71,10 +71,8 @@ class LoadedModel:
         return LoadedModel(**{**own, "source_tokenizer": source, "target_tokenizer": target})
 
     def tag_tokens(self, tag: str | None) -> list[int]:
-        """The tokens before the first source segment: the id of a tag, `2es` or `<2es>`; none without a tag.
-
-        Raises ValueError if the vocabulary lacks the tag, and without one if all training data had a tag.
-        """
+        """The tokens before the first source segment: the id of a tag, `2es` or `<2es>`; none without a tag. Raises
+        ValueError if the vocabulary lacks the tag, and without one if all training data had a tag."""
         known = self.source_tokenizer.tags
         if self.source_tokenizer.imported:  # its tag stands before every segment, as the tokenizers' prefix
             if tag is not None and prefixes(self.source_tokenizer, tag)[0] != self.source_tokenizer.prefix:
@@ -89,16 +87,15 @@ class LoadedModel:
                 raise ValueError(f"tag={shown(tag)}: the model knows no such tag; {there}")
             return [known[name]]
         if known and all_tagged(self.config):
-            raise ValueError(f"all training data of the model had a tag: give tag=, one of {', '.join(known)}")
+            one = f"one of {', '.join(known)}; data.tag= for a corpus"
+            raise ValueError(f"all training data of the model had a tag: give tag=, {one}")
         return []
 
 
 def load_model(path: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32) -> LoadedModel:
     """Load a run directory (its best checkpoint, else its last), a checkpoint file, an exported model directory, or a
-    model on the Hugging Face Hub by its name. dtype: of the weights.
-
-    Raises ValueError in one line if the file is missing, truncated, of another format, or inconsistent.
-    """
+    model on the Hugging Face Hub by its name. dtype: of the weights. Raises ValueError in one line if the file is
+    missing, truncated, of another format, or inconsistent."""
     path = find_checkpoint(path)
     foreign = path.is_dir() and public.is_public(path)
     if foreign:
@@ -211,7 +208,7 @@ def new_folder(directory: str | Path) -> Iterator[Path]:
     """A folder to write a model into, which gets its name once it is complete. Raises ValueError if there is one that
     is not empty, OSError with its name if it cannot be written."""
     directory = Path(directory)
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir()) or not directory.name):
         raise ValueError(f"{directory}: already exists and is not an empty folder: name an empty folder or a new one")
     temporary = directory.with_name(f".{directory.name}.{os.getpid()}.tmp")
     try:
@@ -226,11 +223,8 @@ def new_folder(directory: str | Path) -> Iterator[Path]:
 
 
 def find_checkpoint(path: str | Path) -> Path:
-    """The checkpoint file or exported model directory that a user means by `path`. A name on the Hugging Face Hub gives
-    the model's folder in the local cache.
-
-    Raises ValueError if there is none.
-    """
+    """The checkpoint file or exported model directory that a user means by `path`; for a name on the Hugging Face Hub,
+    the model's folder in the local cache. Raises ValueError if there is none."""
     given, path = str(path), Path(path)
     if path.is_dir():
         if (path / "model.safetensors").is_file() or public.is_public(path):

@@ -1,5 +1,4 @@
-"""Writes models whose attention is softmax for other programs: as a Marian folder of Hugging Face transformers, and for
-CTranslate2."""
+"""Writes models with softmax attention for other programs: as a Marian folder of transformers, and for CTranslate2."""
 
 from __future__ import annotations
 

@@ -69,9 +69,7 @@ def read_tokenizers(package: Mapping[str, Any]) -> tuple[Tokenizer, Tokenizer]:
 def read_checkpoint(path: Path, mmap: bool = False) -> dict[str, Any]:
     """The content of a scaleformer checkpoint, with verified checksums and read without running code (`weights_only`).
     mmap: map the file in place of reading it, for callers that copy a part, such as the weights without the optimizer.
-
-    Raises ValueError in one line if it is not one, is truncated, or has a flipped bit.
-    """
+    Raises ValueError in one line if it is not one, is truncated, or has a flipped bit."""
     try:
         with zipfile.ZipFile(path) as archive:
             if (wrong := archive.testzip()) is not None:

@@ -1,5 +1,4 @@
-"""Reads folders in the layout of Hugging Face transformers: Marian (OPUS-MT), M2M100 and NLLB-200. No code of theirs is
-run."""
+"""Reads folders of Hugging Face transformers: Marian (OPUS-MT), M2M100 and NLLB-200. No code of theirs is run."""
 
 from __future__ import annotations
 
@@ -97,13 +96,16 @@ def read(folder: Path, dtype: torch.dtype = torch.float32) -> Public:
             "source_tokenizer": vocabularies.source_proto,
             "target_tokenizer": vocabularies.target_proto,
         }
+        weights = _renamed(found, config, vocabularies, dtype)
     except KeyError as error:
         raise ValueError(f"{folder}: its config.json or weights lack {error}: use a complete folder") from error
+    except (AttributeError, IndexError) as error:
+        raise ValueError(f"{folder}: its files do not fit together ({error}): use a complete folder") from error
     except OSError as error:
         raise ValueError(f"{folder}: cannot read {error.filename}: {error.strerror}") from error
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from error
-    return Public(package, _renamed(found, config, vocabularies, dtype), [*vocabularies.files, *files])
+    return Public(package, weights, [*vocabularies.files, *files])
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -76,10 +76,8 @@ def _chosen(folder: Path, choice: str) -> list[Setting]:
 
 def described_settings(content: str) -> list[Setting]:
     """The settings of a YAML file, each with the comment after it, which goes on in lines that are indented more than
-    the key, or else the one above it.
-
-    `defaults` and settings below `hydra` are left out. The top comment belongs to the file, not to the first key.
-    """
+    the key, or else the one above it. `defaults` and settings below `hydra` are left out. The top comment belongs to
+    the file, not to the first key."""
     lines = content.splitlines()
     top = next((n for n, line in enumerate(lines) if not line.startswith("#")), 0)
     root = yaml.compose(content)

@@ -23,6 +23,7 @@ FLAGS = (
     *(*VALUED, "--help", "-h", "--hydra-help", "--resolve", "--run", "-r", "--multirun", "-m"),
     *("--shell-completion", "-sc", "--info", "-i", "--experimental-rerun"),
 )
+PATHS = ("--config-path", "-cp")
 SWEEP = ("-m", "--multirun", "hydra.mode=MULTIRUN")
 
 
@@ -32,8 +33,12 @@ def split_flags(arguments: Iterable[str]) -> tuple[list[str], list[str]]:
     overrides: list[str] = []
     rest = iter(arguments)
     for argument in rest:
-        if argument in VALUED:
-            flags += [argument, *islice(rest, 1)]
+        name, equals, value = argument.partition("=")
+        if name in VALUED:
+            values = [value] if equals else list(islice(rest, 1))
+            if name in PATHS and os.path.isdir(values[0]):  # Hydra takes a relative one for a folder of the program
+                values = [os.path.abspath(values[0])]
+            flags += [f"{name}={values[0]}"] if equals else [name, *values]
         else:
             (flags if argument.startswith("-") else overrides).append(argument)
     return flags, overrides
@@ -84,7 +89,12 @@ def typed(argument: str, kind: type, sweep: bool = False) -> str:
         with suppress(yaml.YAMLError):
             _refuse_twice(key, yaml.compose(re.sub(r"([{,]\s*[\w.-]+):", r"\1: ", value), yaml.BaseLoader))
     name = key.lstrip("+")
-    hint = plain_type(str | None if "/" in name else type_of(kind, name))  # a group choice is a file name
+    hint = str | None if "/" in name else type_of(kind, name)  # a group choice is a file name
+    if hint is None and "." in name:  # of a group that the command hands on, as a training has it
+        from scaleformer.training.settings import Settings
+
+        hint = type_of(Settings, name)
+    hint = plain_type(hint)
     kinds = get_args(hint) if get_origin(hint) is Union else (hint,)
     group = any(map(is_dataclass, kinds))
     if value == "null" and (group or type(None) in kinds):

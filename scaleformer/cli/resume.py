@@ -16,14 +16,11 @@ RUNS = Path("runs")  # / experiment / time, as conf/config.yaml has it
 
 
 def resumed_arguments(arguments: list[str]) -> list[str]:
-    """The command line of `resume=RUN`: the overrides that started RUN, then the new ones.
-
-    The run continues in RUN unless the command line sets another hydra.run.dir. `resume=auto` is the run in
-    hydra.run.dir if given, else the newest unfinished run of the experiment in runs/; if none has a checkpoint, a new
-    run begins. Arguments without resume= are returned unchanged.
-    Raises ValueError where RUN is not a run directory, where hydra.run.dir is one but nothing is resumed, and where
-    several processes would each make their own folder.
-    """
+    """The command line of `resume=RUN`: the overrides that started RUN, then the new ones. The run continues in RUN
+    unless the command line sets another hydra.run.dir. `resume=auto` is the run in hydra.run.dir if given, else the
+    newest unfinished run of the experiment in runs/; if none has a checkpoint, a new run begins. Arguments without
+    resume= are returned unchanged. Raises ValueError where RUN is not a run directory, where hydra.run.dir is one but
+    nothing is resumed, and where several processes would each make their own folder."""
     chosen = last_value(arguments, "resume")
     folder = last_value(arguments, "hydra.run.dir")
     if chosen == "auto":

@@ -8,6 +8,8 @@ scaleformer choices translations=[A.jsonl,B.jsonl] choices=FILE.yaml output=DIR
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -62,6 +64,10 @@ class Options:
     data: dict[str, Any] | None = None
 
 
+# what only the translation of checkpoints reads
+OF_CHECKPOINTS = r"(?:data|decoding|mode|max_tokens|max_documents|contrastive|context)[./=]|data/"
+
+
 @dataclass
 class System:
     """Documents with their translations, their uses, and what is known of the translations."""
@@ -78,14 +84,19 @@ def main(options: Options, given: Sequence[str]) -> None:
     names = system_names([*checkpoints, *files])
     if not names:
         raise ValueError("nothing to score: give checkpoint=RUN, or translations=FILE.jsonl that were saved")
-    if options.data is not None and not checkpoints:
-        raise ValueError("data= is what checkpoint= translates, and translations= have their documents: leave it out")
+    if not checkpoints and (useless := [one for one in given if re.match(OF_CHECKPOINTS, one)]):
+        name = useless[0].partition("=")[0]
+        raise ValueError(f"{name}= is for checkpoint=, and translations= are what they are: leave it out")
+    if twice := [name for name, count in Counter(choice.name for choice in choices).items() if count > 1]:
+        raise ValueError(f"choices: {twice[0]} stands in two files: give each a name of its own")
     if options.output is None and len(names) > 1:
         raise ValueError("several systems: set output=DIR for their results")
     models = [Translator.load(path, options.device) for path in checkpoints]
     folder = Path(str(options.output or (results_folder(models[0].path) if models else files[0].parent)))
     check_folder(folder)
-    for corpus in choose_corpora(models[0].config, options.data, options.split) if models else [None]:
+    corpora = choose_corpora(models[0].config, options.data, options.split) if models else [None]
+    left: list[str] = []
+    for corpus in corpora:
         label = stem(files[0]).removeprefix("bleu-") if corpus is None else corpus.label
         parts = [*(Path(str(n)).stem for n in listed(options.choices)), label, options.mode, options.max_tokens]
         parts += [options.max_documents and f"first-{options.max_documents}"]
@@ -99,9 +110,16 @@ def main(options: Options, given: Sequence[str]) -> None:
             found = read_translations(file)
             uses = [choice_scores.find_uses(choices, document, options.reach) for document in found]
             systems[name] = System(found, uses, {**provenance(**origin(file)), "file": str(file)})
+        if not any(systems[names[0]].uses):
+            left.append(f"{label}: no reference uses exactly one class of {', '.join(one.name for one in choices)}")
+            continue
         same_documents({name: system.documents for name, system in systems.items()})
         alone = provenance_of(models[0]) if len(names) == len(models) == 1 else provenance()
         _report(choices, systems, {**alone, "corpus": corpus and corpus.to_dict(), "reach": options.reach}, path)
+    if len(left) == len(corpora):
+        raise ValueError(f"{'; '.join(left)}: there is nothing to score")
+    for line in left:
+        print(line)
 
 
 def _translate(
@@ -122,7 +140,7 @@ def _translate(
     context = 0 if mode == "segment" else options.context
     if options.contrastive:
         with translation_bars() as bar:
-            uses = choice_scores.with_margins(found, uses, model, context, bar)
+            uses = choice_scores.with_margins(found, uses, model, context, corpus.tag, bar)
     conditions: dict[str, Any] = {"mode": mode, "max_tokens": options.max_tokens, "decoding": asdict(decoding)}
     conditions |= {"context": context if options.contrastive else None, "file": str(path)}
     return System(found, uses, {**provenance_of(model), **conditions})
@@ -132,9 +150,6 @@ def _report(choices: Sequence[Choice], systems: Mapping[str, System], about: Map
     """Write the scores, and a line for each use; print the tables."""
     flat = {name: [use for uses in system.uses for use in uses] for name, system in systems.items()}
     first = next(iter(systems))
-    if not flat[first]:
-        names = ", ".join(choice.name for choice in choices)
-        raise ValueError(f"no reference uses exactly one class of {names}: there is nothing to score")
     reach = about["reach"]
     scores = [{"system": n, **row} for n, uses in flat.items() for row in choice_scores.score_choices(uses, reach)]
     classes = [{"system": n, **row} for n, uses in flat.items() for row in choice_scores.score_classes(choices, uses)]

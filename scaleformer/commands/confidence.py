@@ -108,7 +108,7 @@ def _segments(
     for corpus in choose_corpora(model.config, options.data, split):
         with translated_corpus(model, corpus, *how, folder / f".confidence-{corpus.label}.part") as documents:
             found = [d for d in documents if len(d.source) == len(d.target) == len(d.hypothesis)]
-            rows = signs_of(model, [d.source for d in found], [d.hypothesis for d in found])
+            rows = signs_of(model, [d.source for d in found], [d.hypothesis for d in found], corpus.tag)
         left_out += len(documents) - len(found)
         for document, own in zip(found, rows, strict=True):
             kept = [n for n, text in enumerate(document.source) if text.strip() and document.target[n].strip()]

@@ -11,9 +11,11 @@ The input is what translate and evaluate write: one document per line with `sour
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from scaleformer.evaluation.evaluate import print_positions, print_report
@@ -107,6 +109,9 @@ def _score_plain(options: Options, given: Sequence[str]) -> None:
     if not options.output.endswith(".json"):
         raise ValueError(f"output is {options.output}: it must be FILE.json; the aligned texts go to FILE.jsonl")
     assert options.reference is not None
+    texts = os.path.realpath(Path(options.output).with_suffix(".jsonl"))
+    if texts in (os.path.realpath(options.input), os.path.realpath(options.reference)):
+        raise ValueError(f"output={options.output}: its texts would replace {texts}: give another name")
     documents = read_references(options.reference)
     metrics = choose_metrics({}, options.metrics, given)
     hypotheses = read_plain(options.input, documents, options.field)

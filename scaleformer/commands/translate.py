@@ -176,8 +176,11 @@ def _setup(options: Options, given: Sequence[str]) -> Setup:
     known = None if auto else options.terms
     terms = {} if known is None else read_terms(known, (source or None, target or None))
     table = f"{options.output.rstrip(os.sep)}.terms.json" if auto and table is None else table
-    check_file("term_report", table)
-    check_file("review", options.review)
+    files = {os.path.realpath(path) for path in (*map(str, listed(options.input)), options.output)}
+    for name, path in (("term_report", table), ("review", options.review)):
+        check_file(name, path)
+        if path is not None and os.path.realpath(path) in files:
+            raise ValueError(f"{name}={path}: would replace the input or the output: give another name")
     asked = options.review is not None or options.min_confidence is not None
     confidence = Confidence.of(translator) if asked else None
     judging = confidence, options.min_confidence, options.unsure

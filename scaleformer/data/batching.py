@@ -19,8 +19,7 @@ from scaleformer.data.cutting import SOURCE, TARGET, Ints, Plan
 from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.vocabulary import BOS, EOS, PAD, SEP, SEPARATORS, consumed, steps_of
 
-# Examples whose lengths differ by less than this factor count as equally long: enough freedom to mix them in every
-# epoch, with little padding.
+# Lengths that differ by less than this factor count as equal: enough freedom to mix every epoch, with little padding.
 _BUCKET_RATIO = 1.06
 # Batches whose padded sizes differ by less than this share of the largest count as equally large.
 _SIZE_STEP = 1 / 16

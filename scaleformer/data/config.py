@@ -168,9 +168,7 @@ class DataConfig(SourceConfig):
     @cached_property
     def parts(self) -> dict[str, DataConfig]:
         """The configuration of each of `corpora` as if it were the only one, with its own seed; {} for a single corpus.
-
-        Raises ValueError for a corpus with wrong settings.
-        """
+        Raises ValueError for a corpus with wrong settings."""
         if not self.corpora:
             return {}
         if clashing := {name: getattr(self, name) for name in ("path", "tag") if getattr(self, name) is not None}:

@@ -52,10 +52,8 @@ def _document(row: dict[str, Any]) -> Document:
 
 def load_split(source: SplitSource, cache_dir: str | Path) -> Corpus:
     """The documents of a split, read once and kept as an Arrow file under `cache_dir`/corpora by content hash. A file
-    damaged by a crash is made again.
-
-    Raises DataError for faults that the reader finds, a split without documents, or a cache that cannot be written.
-    """
+    damaged by a crash is made again. Raises DataError for faults that the reader finds, a split without documents, or a
+    cache that cannot be written."""
     name = hashlib.sha256(f"{_CACHE_VERSION} {source.fingerprint()}".encode()).hexdigest()[:32]
     path = Path(cache_dir) / "corpora" / f"{name}.arrow"
 

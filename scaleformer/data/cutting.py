@@ -208,8 +208,7 @@ def _leave_out(
 
 
 def _possible(left_out: NDArray[np.int8], corpus: EncodedCorpus, order: Ints) -> NDArray[np.int8]:
-    """Restrict `left_out` to what separators can express: separators of beads stay, and none consumes more than
-    `MOST` segments."""
+    """Restrict `left_out` to what separators can express: those of beads stay, none consumes over `MOST` segments."""
     single = corpus.single[order]
     followed = np.append(single[1:], True)
     left_out[~(single & followed)] &= SOURCE

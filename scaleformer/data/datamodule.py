@@ -151,8 +151,7 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
 
     @cached_property
     def report(self) -> DataReport:
-        """Counts of the training split in its first epoch (streamed: in its first window; by stage where there are
-        any) and of validation."""
+        """Counts of training in its first epoch (streamed: its first window; by stage, if any) and of validation."""
         if not self.stages:
             return self._report()
         report = self._empty_report

@@ -24,8 +24,7 @@ _CHUNK = 256
 class EncodedCorpus:
     """Token ids of documents; segments are numbered across all documents.
 
-    A bead of segments that do not match one to one counts as one segment here. It may have several segments, or none,
-    on either side.
+    A bead of segments that do not match one to one is one segment here, with several or none on either side.
 
     source, target                  (tokens,) ids of all segments, each with its separator
     source_offsets, target_offsets  (segments + 1,) where each segment begins
@@ -147,10 +146,8 @@ def _dtype(tokenizer: Tokenizer) -> type:
 
 
 def open_encoded(folder: Path, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer) -> EncodedCorpus:
-    """The corpus that `write_encoded` wrote into a folder, memory-mapped.
-
-    Raises OSError, EOFError or ValueError if a file is missing, truncated, or does not match the length of the others.
-    """
+    """The corpus that `write_encoded` wrote into a folder, memory-mapped. Raises OSError, EOFError or ValueError if a
+    file is missing, truncated, or does not match the length of the others."""
     dtypes = {"source": _dtype(source_tokenizer), "target": _dtype(target_tokenizer)}
     source, target = (_mapped(folder / f"{side}.bin", dtype) for side, dtype in dtypes.items())
     offsets = [np.load(folder / f"{name}_offsets.npy", mmap_mode="r") for name in ("source", "target", "ids")]

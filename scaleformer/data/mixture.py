@@ -85,16 +85,13 @@ class Passes:
 
     @property
     def read(self) -> float:
-        """How often the corpus was read, with a fraction for the current pass; whole passes only if it is encoded
-        during training."""
+        """How often the corpus was read, the current pass as a fraction; whole passes only if encoded in training."""
         window = self._window if self.kept else None
         return self.place.passes + (self.place.used / len(window.examples) if window and len(window.examples) else 0)
 
     def refill(self) -> None:
         """Make at least one example available: when the window is used up, open the next one or start a new pass.
-
-        Raises DataError if a whole pass has no example, and like the readers.
-        """
+        Raises DataError if a whole pass has no example, and like the readers."""
         while not self.left:
             if self._window is not None:
                 self.place = self.place._replace(window=self.place.window + 1, used=0)

@@ -79,8 +79,7 @@ class SeveralCorpora(DocumentDataModule):
         return self._mixed
 
     def _validation_loader(self) -> JoinedLoader | list[Any]:
-        """The validation batches of the corpora that have such a split, of one after the other (`Batch.corpus`); [] if
-        none has one."""
+        """The validation batches of the corpora with such a split, one after the other (`Batch.corpus`); [] if none."""
         loaders = {name: part._validation_loader() for name, part in self.parts.items()}
         found = {name: loader for name, loader in loaders.items() if isinstance(loader, FixedLoader)}
         return JoinedLoader(found) if found else []

@@ -127,11 +127,8 @@ def _file_hash(path: str) -> bytes:
 
 def split_sources(config: DataConfig) -> dict[str, SplitSource]:
     """The splits that a configuration names: those of train, valid and test that exist, and "all" for a single file.
-    For several corpora, every split that at least one of them has.
-
-    Raises DataError: no such path, no split in the folder, ambiguous or missing files, or one of several corpora has no
-    training split.
-    """
+    For several corpora, every split that at least one of them has. Raises DataError: no such path, no split in the
+    folder, ambiguous or missing files, or one of several corpora has no training split."""
     if config.parts:
         return _joined_sources(config)
     if config.format == "synthetic":

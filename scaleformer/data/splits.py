@@ -25,8 +25,7 @@ from scaleformer.vocabulary import tag_name
 class EncodedSplits:
     """The documents, tokenizers and token ids of a corpus; everything is lazy.
 
-    tokenizers: (source, target) models, for example from a checkpoint; otherwise they are trained on the training split
-    and cached.
+    tokenizers: (source, target) models, as from a checkpoint; otherwise trained on the training split and cached.
     """
 
     def __init__(
@@ -129,7 +128,6 @@ class EncodedSplits:
 
     @property
     def segmentation(self) -> dict[str, str | None]:
-        """Grain and languages of the segments, where they are known (`scaleformer.data.sources.segmentation`) and all
-        corpora agree."""
+        """Grain and languages of segments, where known (`scaleformer.data.sources.segmentation`) and corpora agree."""
         first, *others = map(segmentation, self.config.parts.values() or [self.config])
         return {name: value if all(own[name] == value for own in others) else None for name, value in first.items()}

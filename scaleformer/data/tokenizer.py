@@ -21,8 +21,7 @@ from scaleformer.vocabulary import BOS, EOS, PAD, SEP, SEPARATORS, SPACE, SPECIA
 
 SPECIAL = len(SPECIAL_PIECES)
 
-# Characters for which sentencepiece's trainer drops a sentence (tab: its boundary mark) or that it reserves (null,
-# U+2585).
+# Characters that make sentencepiece's trainer drop a sentence (tab: its boundary mark) or are reserved (null, U+2585).
 _UNTRAINABLE = re.compile("[\t\n\r\0\u2585]")
 # sentencepiece writes a space as U+2581 and would read a literal `<sep>` as the user symbol. Both are escaped with a
 # character of the private use area, which is itself doubled; `unescape` is the exact inverse of `escape`.
@@ -50,8 +49,7 @@ class TokenizerConfig:
 
 
 class Tokenizer:
-    """A trained sentencepiece model, of the bytes `proto`, which hold all of it. Raises ValueError unless they are one
-    of ours.
+    """A trained sentencepiece model, all of it in the bytes `proto`. Raises ValueError unless they are one of ours.
 
     prefix     tokens before every text that it encodes, such as a tag (`with_prefix`)
     tags       ids of its tags, by name
@@ -91,12 +89,8 @@ class Tokenizer:
         tags: Sequence[str] = (),
     ) -> Tokenizer:
         """Train on segments. The same texts and settings give the same bytes (in one thread; more would change them).
-
-        tags: names of pieces to reserve, after the other special ones.
-
-        Raises ValueError if the vocabulary is larger than the texts allow, or too small for their characters, and
-        whatever `texts` raises.
-        """
+        tags: names of pieces to reserve, after the other special ones. Raises ValueError if the vocabulary is larger
+        than the texts allow, or too small for their characters, and whatever `texts` raises."""
         check_type("tokenizer.model_type", model_type, ModelType)
         count, escaped = 0, escaped_with(tags)
         failures: list[BaseException] = []  # of the texts: sentencepiece takes one for their end
@@ -179,8 +173,7 @@ class Tokenizer:
         return [token for tokens in self.encode_batch(segments) for token in (*tokens, SEP)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of token ids, without special pieces other than `<unk>`, which reads ` \u2047 `, and without bytes
-        that make no character."""
+        """The text of token ids, without special pieces but `<unk>` (` \u2047 `) or bytes that make no character."""
         left_out = (PAD, BOS, EOS, *SEPARATORS, *self.tags.values())
         text = self._processor.decode(kept := [int(i) for i in ids if i not in left_out])
         if self.imported:  # a piece that only the other side splits texts into is no text to sentencepiece
@@ -208,8 +201,7 @@ class Tokenizer:
         return kept, broken
 
     def decode_segments(self, ids: Sequence[int]) -> list[str]:
-        """The segments of token ids up to the first `</s>`, split after every separator; a last one without a separator
-        is kept."""
+        """The segments of token ids up to the first `</s>`, split after every separator; the last may have none."""
         return [text for text, _ in self.decode_counted(ids)]
 
     def decode_counted(self, ids: Sequence[int]) -> list[tuple[str, int]]:

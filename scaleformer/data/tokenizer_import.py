@@ -94,6 +94,7 @@ def prefixes(tokenizer: Tokenizer, tag: str | None) -> tuple[list[int], list[int
     shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
     given = "the model wants a tag" if tag is None else f"tag={tag}: the model knows no such tag"
     wanted = f"give tag=SOURCE-TARGET, two of {shown}" if pairs else f"give tag=, one of {shown}"
+    wanted += "; data.tag= for a corpus"
     raise ValueError(f"{given}: {wanted if known else 'it has no tags'}")
 
 

@@ -22,11 +22,8 @@ MOST_SEGMENTS = 400_000  # to train a tokenizer on, unless tokenizer.max_segment
 
 class TokenizerText(Iterable[str]):
     """At most `limit` segments of some documents (at least one per side), the same ones in every iteration and on each
-    side; 0 means MOST_SEGMENTS.
-
-    One segment is drawn from every stride of segments, with a fixed seed. Taking every tenth would select only headings
-    if all documents had ten segments.
-    """
+    side; 0 means MOST_SEGMENTS. One segment is drawn from every stride of segments, with a fixed seed. Taking every
+    tenth would select only headings if all documents had ten segments."""
 
     def __init__(self, documents: Iterable[Document], sides: tuple[str, ...], limit: int) -> None:
         self.documents = documents

@@ -107,8 +107,7 @@ def final_tokens(document: DraftedDocument) -> list[int]:
 
 
 class Row(NamedTuple):
-    """A segment to decode: of which document, by its place among those at hand, its number, and how many tokens of its
-    present text stay."""
+    """A segment to decode: its document's place among those at hand, its number, how many tokens of its text stay."""
 
     document: int
     number: int

@@ -1,5 +1,4 @@
-"""Greedy search of documents from drafts: the same texts as segment by segment from the first to the last, in fewer
-calls of the model.
+"""Greedy search of documents from drafts: the same texts as segment by segment in order, in fewer model calls.
 
 A draft has a text for source segments. The model reads the whole draft at once. A segment of which every token is what
 the search would have chosen stays; all others are decoded, beside each other, each after the present texts of those

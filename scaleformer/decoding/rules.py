@@ -100,9 +100,8 @@ class Never(Rule):
 
 
 class Separators(Rule):
-    """Every source segment is consumed once, and `</s>` follows the last one; a source without `<sep>` asks for
-    nothing. No separator consumes a segment with forced tokens together with the one before. Words stand before each
-    `<sep0>`."""
+    """Every source segment is consumed once, and `</s>` follows the last; a source without `<sep>` asks for nothing. No
+    separator consumes a segment with forced tokens and the one before. Words stand before each `<sep0>`."""
 
     changing, fixed = ("_words",), ("_wanted", "_ahead")
 

@@ -46,7 +46,7 @@ def assess(expected: Array, scores: Array, bins: int = 5) -> dict[str, Any]:
         if len(part)
     ]
     return {
-        "pearson": float(np.corrcoef(expected, scores)[0, 1]),
+        "pearson": float(np.nan_to_num(np.corrcoef(expected, scores)[0, 1])),  # 0 where all are equal
         "auc": float(roc_auc_score(bad, -expected)),
         "found": float(bad[doubted[: int(bad.sum())]].mean()),
         "reliability": rows,

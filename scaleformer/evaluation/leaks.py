@@ -19,10 +19,8 @@ def seen_and_unseen(
     documents: Sequence[TranslatedDocument], training: SplitSource, metrics: Metrics | None = None
 ) -> dict[str, Any]:
     """Number, s-BLEU and chrF++ of the segments whose source is a source segment of the training split, white space
-    aside, and of all others; plain values for JSON. Reads the split once, and keeps nothing of it.
-
-    Raises DataError where the split cannot be read.
-    """
+    aside, and of all others; plain values for JSON. Reads the split once, and keeps nothing of it. Raises DataError
+    where the split cannot be read."""
     sources = [spaced(source) for source in lines_of(documents).sources]
     found = training_facts(training, sources).found
     seen = np.array([source in found for source in sources])

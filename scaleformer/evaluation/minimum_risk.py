@@ -30,10 +30,8 @@ def expected_utilities(candidates: Sequence[str], metric: Any) -> list[float]:
 
 
 def best_segments(candidates: Sequence[Sequence[str]], metric: Any) -> tuple[list[str], list[float]]:
-    """A document made of the best of each segment, and their expected utilities; ties go to the first.
-
-    Raises ValueError where segment counts differ.
-    """
+    """A document made of the best of each segment, and their expected utilities; ties go to the first. Raises
+    ValueError where segment counts differ."""
     if len({len(segments) for segments in candidates}) > 1:
         numbers = ", ".join(str(len(segments)) for segments in candidates)
         raise ValueError(f"segment counts differ ({numbers}): wanted equal counts, or level=document")

@@ -98,8 +98,7 @@ def result_of(path: str | Path) -> dict[str, Any]:
 
 
 def origin(path: str | Path) -> dict[str, Any]:
-    """Seed, checkpoint and its parent of saved translations, as `provenance` takes them, from their result file; {}
-    without one."""
+    """Seed, checkpoint and its parent of saved translations, for `provenance`, from their result file; or {}."""
     record = result_of(path)
     try:
         checkpoint = record["checkpoint"] or {"path": None, "sha256": None}

@@ -22,10 +22,8 @@ _OLE = b"\xd0\xcf\x11\xe0"  # first bytes of Office documents before 2007, and o
 
 
 class ArchiveFile:
-    """The blocks of the parts of an archive.
-
-    Raises DataError if it is damaged, or too large when unpacked, and whatever else goes wrong in `_read`.
-    """
+    """The blocks of the parts of an archive. Raises DataError if it is damaged, or too large when unpacked, and
+    whatever else goes wrong in `_read`."""
 
     title: str  # of the format, in messages
     document = "document"

@@ -16,17 +16,19 @@ from scaleformer.system.errors import DataError
 
 
 class CatalogFile:
-    """The texts without a translation into a language, which gets the state "needs_review". Raises DataError."""
+    """The texts without a translation into a language, which gets the state "needs_review"; written: its translations.
+    Raises DataError."""
 
-    def __init__(self, content: bytes, name: str, language: str = "") -> None:
+    def __init__(self, content: bytes, name: str, language: str = "", written: bool = False) -> None:
         self._raw, self._language, self.left = content, language, Counter[str]()
         self._text, self._texts = decode(content, name)[0], list[tuple[str, str]]()
         try:
             catalog = json.loads(self._text)
             for key, entry in catalog["strings"].items():
                 own = entry.get("localizations", {})
-                unit = own.get(catalog["sourceLanguage"]) or {"stringUnit": {"value": key}}
-                done, single = language in own or entry.get("shouldTranslate") is False, set(unit) == {"stringUnit"}
+                unit = own.get(language if written else catalog["sourceLanguage"]) or {"stringUnit": {"value": key}}
+                done = (language in own) != written or entry.get("shouldTranslate") is False
+                single = set(unit) == {"stringUnit"}
                 self.left += Counter({"units that are translated or stay": done, CHOICES: not done and not single})
                 self._texts += [(key, str(unit["stringUnit"]["value"]))] if single and not done else []
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError):

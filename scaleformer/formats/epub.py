@@ -26,10 +26,8 @@ _LACKING = "pages that the book names but does not hold, outside its order of re
 
 class EpubFile(ArchiveFile):
     """The blocks of all pages in the order of reading, then those of the tables of contents and other pages; language:
-    of the translation, for pages and package.
-
-    Raises DataError if the archive is damaged, holds no book, protects its pages, or is too large when unpacked.
-    """
+    of the translation, for pages and package. Raises DataError if the archive is damaged, holds no book, protects its
+    pages, or is too large when unpacked."""
 
     title = "EPUB"
 
@@ -59,9 +57,7 @@ class EpubFile(ArchiveFile):
 
     def _pages(self, archive: zipfile.ZipFile, name: str) -> list[str]:
         """The names of the pages of a book in the order of reading, then of its tables of contents and other pages.
-
-        Raises DataError if it is no book, lacks a page, or protects one.
-        """
+        Raises DataError if it is no book, lacks a page, or protects one."""
         if (container := self._find(_CONTAINER)) not in self._names:
             raise DataError(f"{name}: an archive that holds no EPUB book: wanted .epub")
         packages = [root.get("full-path", "") for root in find_elements(archive, container, name, "rootfile")]

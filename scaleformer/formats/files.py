@@ -14,8 +14,11 @@ from scaleformer.formats.recognition import FORMATS, load
 from scaleformer.formats.restoring import Change, find_changes
 from scaleformer.formats.segments import Segment, split_block
 from scaleformer.formats.splicing import plain
+from scaleformer.system.errors import DataError
+from scaleformer.system.schema import shown
 from scaleformer.vocabulary import PLACEHOLDERS
 
+_HALF = re.compile("[\ud800-\udfff]")
 _PLACEHOLDERS = re.compile("|".join(PLACEHOLDERS))
 
 
@@ -45,6 +48,9 @@ def read_prose(
     kind = load(FORMATS[format].prose)
     given = {"by_line": grain == "none", "format": format, "language": target, "written": written}
     file: BlockFile = kind(content, name, **{key: given[key] for key in signature(kind).parameters if key in given})
+    for block in file.blocks:
+        if _HALF.search(block.text):
+            raise DataError(f"{name}: half a character (\\ud800-\\udfff) in {shown(block.text)}: correct its escape")
     grain = "paragraph" if FORMATS[format].whole or written else grain
     return file, [split_block(block, language, grain) for block in file.blocks]
 

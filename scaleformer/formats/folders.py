@@ -11,7 +11,7 @@ from pathlib import Path
 from scaleformer.formats.lines import Input
 from scaleformer.formats.recognition import LANGUAGE, by_name, recognise
 
-_OWN = b'{"record": "scaleformer', b'{"checkpoint": "'  # records, and unfinished calls
+_OWN = b'{"record": "scaleformer', b'{"checkpoint": "', b'{\n  "command": "scaleformer'  # records, and unfinished calls
 
 log = logging.getLogger(__name__)
 
@@ -32,13 +32,16 @@ def find_files(
             continue
         if path.is_symlink() and path.is_dir():
             log.warning("%s: a link to a folder, which is not followed: name the folder itself as input", path)
+        elif path.is_symlink() and not path.exists():
+            log.warning("%s: a link to nothing", path)
         elif path.is_file():
             format = by_name(path.name)
             if path.suffix.lower() in (".json", ".ts", ".xml"):
                 format = recognise(Input(str(path)).begin, path.name)
-            named = any(
-                LANGUAGE.fullmatch(part) for part in re.split(r"[./]", path.relative_to(folder).as_posix())[:-1]
-            )
+            names = re.split(r"[./]", path.relative_to(folder).as_posix())[:-1]
+            named = any(LANGUAGE.fullmatch(part) for part in (folder.resolve().name, *names))
+            if path.name.endswith(".terms.json") and Input(str(path)).begin.startswith(_OWN):
+                continue
             if format is not None and format.name in formats and (named or format.name not in ("json", "yaml")):
                 yield path
             elif path.suffix not in (".record", ".part") or not Input(str(path)).begin.startswith(_OWN):

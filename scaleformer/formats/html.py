@@ -38,6 +38,11 @@ _ROOTS = ("", "html", "body", "ncx", "package")  # say of which language the fil
 _INITIAL = re.compile(
     r"((?:<(?:b|big|em|font|i|small|span|strong)\b[^<>]{0,300}(?<!/)>){1,3})([^\w\s<>&]?\w)((?:</\w{1,6}>){1,3})(?=\w)"
 )
+# What a file says about itself, in YAML or TOML, before its text. A blank line follows a mere rule.
+FRONT_MATTER = re.compile(
+    r"\A\ufeff?(?:(---)|\+\+\+)[ \t]*\r?\n(?![ \t]*\r?\n).*?^(?(1)(?:---|\.\.\.)|\+\+\+)[ \t]*(?=\r?$)",
+    re.MULTILINE | re.DOTALL,
+)
 _FIRST = re.compile(r"[^\w\s<>&]?\w")
 _NO_READING = "readings over characters (ruby) left out"
 _NO_INITIAL = "initials that lost their form"
@@ -50,7 +55,8 @@ class HtmlFile:
     def __init__(self, content: bytes, name: str, language: str = "") -> None:
         self.content, self._encoding = decode(content, name, declared=True)
         self.language = language
-        self.blocks = list(html_blocks(self.content, name))
+        front = FRONT_MATTER.match(self.content)
+        self.blocks = list(html_blocks(self.content, name, front.end() if front else 0))
         self.left: Counter[str] = Counter()
 
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:

@@ -71,10 +71,8 @@ def read_lines(path: str | Path, wanted: str = "") -> Iterator[tuple[int, str]]:
 
 
 def decode_lines(stream: BinaryIO, name: str, wanted: str = "") -> Iterator[tuple[int, str]]:
-    """`read_lines` for an open binary stream at its start, which can be read again; messages call it `name`.
-
-    Raises DataError with the line for invalid UTF-8, a damaged gzip file, or an excessively long line.
-    """
+    """`read_lines` for an open binary stream at its start, which can be read again; messages call it `name`. Raises
+    DataError with the line for invalid UTF-8, a damaged gzip file, or an excessively long line."""
     number = 0
     begin, stream = _unpacked(stream, name)
     _refuse_others(begin, name, wanted)
@@ -97,10 +95,8 @@ def decode_lines(stream: BinaryIO, name: str, wanted: str = "") -> Iterator[tupl
 
 @contextmanager
 def opened(path: str | Path, wanted: str) -> Iterator[BinaryIO]:
-    """The content of a file, unpacked if compressed, in any encoding.
-
-    Raises DataError like `read_lines`: no such file, damaged .gz, not of the format `wanted`.
-    """
+    """The content of a file, unpacked if compressed, in any encoding. Raises DataError like `read_lines`: no such file,
+    damaged .gz, not of the format `wanted`."""
     with _opened(path) as file:
         begin, stream = _unpacked(file, str(path))
         if not begin.startswith(_UTF16):  # the caller's reader may accept UTF-16

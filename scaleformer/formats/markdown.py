@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from scaleformer.formats.blocks import CODE, Block
-from scaleformer.formats.html import html_blocks, html_edits
+from scaleformer.formats.html import FRONT_MATTER, html_blocks, html_edits
 from scaleformer.formats.html_elements import find_elements
 from scaleformer.formats.markdown_inline import Inline
 from scaleformer.formats.restoring import Change
@@ -28,10 +28,6 @@ _DEEPEST = 255  # levels; a list takes two
 _FORMS = {"heading_open": "heading", "th_open": "cell", "td_open": "cell", "directive": "title"}
 _UNREAD = {"html_block": "html", "fence": "code", "code_block": "code", "formula": "code", "module": "code"}
 _KINDS = {"heading": "title", "underlined": "title", "title": "title", "cell": "cell"}
-# What a file says about itself, in YAML or TOML, before its text. A blank line follows a mere rule.
-_FRONT_MATTER = re.compile(
-    r"\A\ufeff?(---|\+\+\+)[ \t]*\r?\n(?![ \t]*\r?\n).*?^\1[ \t]*(?=\r?$)", re.MULTILINE | re.DOTALL
-)
 _LINE_END = re.compile(r"\r\n?|\n")
 _TAG = re.compile(r"<[A-Za-z]")
 _escape = partial(re.compile(r"[\\`*_\[\]<>~|$^{]|&(?=#?\w+;)|==|:(?=[\w+-]+:)").sub, r"\\\g<0>")
@@ -72,7 +68,7 @@ class MarkdownFile:
         return splice(self.content, edits).encode()
 
     def _find(self, name: str) -> Iterator[tuple[Block, Inline | None]]:
-        front = _FRONT_MATTER.match(self.content)
+        front = FRONT_MATTER.match(self.content)
         skipped = front.end() if front else 0
         # Its lines become empty, so that later lines keep their numbers.
         text = "\n" * len(_LINE_END.findall(self.content[:skipped])) + re.sub(r"\A\ufeff", " ", self.content[skipped:])
@@ -243,10 +239,10 @@ class NotebookFile:
         try:
             self._data, self._escaped = json.loads(self._content), "\\u" in self._content and content.isascii()
             self._cells = [cell for cell in self._data["cells"] if cell["cell_type"] == "markdown"]
-            texts = ["".join(cell["source"]) for cell in self._cells]
+            texts = ["".join(cell["source"]).encode() for cell in self._cells]
         except (LookupError, RecursionError, TypeError, ValueError):
             raise DataError(f"{name}: not a sound notebook: wanted JSON with cells, as of nbformat 4") from None
-        self._pages = [MarkdownFile(text.encode(), name) for text in texts]
+        self._pages = [MarkdownFile(text, name) for text in texts]
         self.blocks = [block for page in self._pages for block in page.blocks]
         self.left = sum((page.left for page in self._pages), Counter[str]())
 

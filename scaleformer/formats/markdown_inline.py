@@ -103,6 +103,8 @@ def _pieces(children: Sequence[Any], content: str) -> Iterator[_Piece]:
         if "place" not in child.meta or child.type == "text":
             continue
         start, stop = child.meta["place"]
+        if child.type == "text_special" and content[start:stop] == child.content:  # a backslash that escapes nothing
+            continue
         if child.type == "softbreak":
             if titled:
                 yield _Piece(start, stop, "break")

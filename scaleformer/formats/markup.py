@@ -170,9 +170,7 @@ def _named(name: str) -> str:
 
 def decode_xml(content: bytes, name: str) -> tuple[str, str]:
     """The text of an XML file with its byte order mark and its encoding: from the mark or the declaration, else UTF-8.
-
-    Raises DataError if the encoding is unknown, or if the file does not match it.
-    """
+    Raises DataError if the encoding is unknown, or if the file does not match it."""
     encoding = _encoding(content, name)
     try:
         return content.decode(encoding), encoding

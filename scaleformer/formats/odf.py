@@ -89,11 +89,8 @@ class OdfMarkup(RunMarkup):
 
 
 class OdfFile(ArchiveFile):
-    """The paragraphs of a document, and those of its headers and footers.
-
-    Raises DataError if the archive is damaged or encrypted, holds no such document, is not well-formed, declares
-    entities, or is too large when unpacked.
-    """
+    """The paragraphs of a document, and those of its headers and footers. Raises DataError if the archive is damaged or
+    encrypted, holds no such document, is not well-formed, declares entities, or is too large when unpacked."""
 
     title = "OpenDocument"
 

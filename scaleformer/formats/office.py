@@ -38,11 +38,8 @@ _SKIPPED = {**LEFT, "commentRangeStart": "comments", "formula": "cells with form
 
 class OfficeFile(ArchiveFile):
     """The paragraphs of a document. Of a format: its name, its family of types, its main part, and the dialects of the
-    types of parts that are read, in order of translation where the document says none.
-
-    Raises DataError if the archive is damaged, holds no such document, is not well-formed, declares entities, or is
-    too large when unpacked.
-    """
+    types of parts that are read, in order of translation where the document says none. Raises DataError if the archive
+    is damaged, holds no such document, is not well-formed, declares entities, or is too large when unpacked."""
 
     family = main = ""
     dialects: ClassVar[Mapping[str, type[RunMarkup]]]

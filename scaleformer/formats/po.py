@@ -39,10 +39,7 @@ class _Unit:
 
 class PoFile:
     """A catalogue in the encoding that its header names, else UTF-8; its blocks are those of untranslated messages, or
-    those of all translations as they are written.
-
-    Raises DataError with file and line if it is not a catalogue.
-    """
+    those of all translations as they are written. Raises DataError with file and line if it is not a catalogue."""
 
     def __init__(self, content: bytes, name: str, written: bool = False) -> None:
         self._name = name
@@ -141,7 +138,8 @@ class PoFile:
                 lines[flags] = new if old.lstrip().startswith(b"#,") else b"#, fuzzy" + self._newline + old
             if confidence is not None:
                 lines[comment] = b"# confidence: %.0f" % confidence + self._newline + lines[comment]
-        return b"".join(lines)
+        content = b"".join(lines)
+        return content.replace(b"charset=CHARSET", b"charset=UTF-8", 1) if told else content  # as of a template
 
     @property
     def _newline(self) -> bytes:

@@ -47,10 +47,8 @@ class Message(NamedTuple):
 
 
 def decoded(content: bytes, name: str) -> tuple[list[str], str]:
-    """The lines of a catalogue, stripped, and its encoding according to its header, else UTF-8.
-
-    Raises DataError with the line if the text is not in that encoding, or if gettext does not know it.
-    """
+    """The lines of a catalogue, stripped, and its encoding according to its header, else UTF-8. Raises DataError with
+    the line if the text is not in that encoding, or if gettext does not know it."""
     found = _CHARSET.search(content)
     encoding = found[1].decode() if found and found[1] != b"CHARSET" else "utf-8"
     lines: list[str] = []

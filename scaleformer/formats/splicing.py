@@ -39,10 +39,8 @@ def splice(content: str, edits: Iterable[Edit], start: int = 0, stop: int | None
 
 
 def decode(content: bytes, name: str, declared: bool = False) -> tuple[str, str]:
-    """The text of a file and its encoding: UTF-8 or, if `declared`, the encoding that the HTML declares.
-
-    Raises DataError if it is in neither, or contains a null character.
-    """
+    """The text of a file and its encoding: UTF-8 or, if `declared`, the encoding that the HTML declares. Raises
+    DataError if it is in neither, or contains a null character."""
     try:
         text, encoding = content.decode(), "utf-8"
     except UnicodeDecodeError as error:

@@ -18,7 +18,7 @@ from scaleformer.formats.blocks import CHOICES
 from scaleformer.formats.markup import decode_xml
 from scaleformer.formats.po import message_blocks
 from scaleformer.formats.printf import translated
-from scaleformer.formats.recognition import FORMATS
+from scaleformer.formats.recognition import FORMATS, LANGUAGE
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.rows import brief
 from scaleformer.formats.splicing import ANEW, BEGIN, END, decode, encode, placed
@@ -35,8 +35,13 @@ _CLASSES = {  # for `getclass` of the toolkit, which by itself knows bilingual f
 }
 _LANGUAGES = {  # where a file names its language
     "arb": re.compile(r'(?<="@@locale")(\s*:\s*")[\w-]+(?=")'),
-    "yaml": re.compile(r"(\A(?:[ \t]*(?:#.*|---[ \t]*)?\n)*[\"']?)[a-z]{2,3}(?:[-_]\w+)*(?=[\"']?:[ \t]*(?:#.*)?\n)"),
+    "yaml": re.compile(  # the only key that is not indented
+        rf"(\A(?:[ \t]*(?:#[^\r\n]*)?\r?\n)*[\"']?){LANGUAGE.pattern}"
+        r"(?=[\"']?:[ \t]*(?:#[^\r\n]*)?(?:\r?\n(?:[ \t#-][^\r\n]*)?)+\Z)"
+    ),
 }
+_BEGIN_OF_YAML = re.compile(r"(?:[ \t]*(?:#[^\r\n]*)?\r?\n)*---[ \t]*(?:#[^\r\n]*)?\r?\n")
+_ASTRAL = re.compile("[\U00010000-\U0010ffff]")
 _NO_PROSE = re.compile(r"[@?][\w.:+]+/[\w.]+|")  # Android's names of other texts
 
 
@@ -63,7 +68,9 @@ class StringsFile:
         text, self._encoding = (decode_xml if format in ("android", "qt", "resx") else decode)(content, name)
         if format == "properties" and content.isascii():
             self._encoding = "us-ascii"  # every program reads its escapes
-        self._content = text.removeprefix("\ufeff")
+        text = text.removeprefix("\ufeff")
+        begin = _BEGIN_OF_YAML.match(text) if format == "yaml" else None  # which the toolkit drops
+        self._head, self._content = text[: begin.end() if begin else 0], text[begin.end() if begin else 0 :]
         self._texts = self._read(self._content, self.left)[1]
         found = [message_blocks(text.source, text.flags) for text in self._texts]
         self.left += Counter({CHOICES: found.count(None), "units without words": found.count([])})
@@ -90,7 +97,7 @@ class StringsFile:
 
     def _find(self, store: Any, left: Counter[str]) -> Iterator[_Text]:
         for unit in _UNITS.get(self._format, lambda store: store.units)(store):
-            source = str(unit.source or "")
+            source = _joined(str(unit.source or ""))
             if self._format == "qt":
                 forms = [node.text or "" for node in unit.xmlelement.iter("{*}numerusform")]
                 places = forms if unit.hasplural() else [unit.target]
@@ -114,7 +121,10 @@ class StringsFile:
                 texts[number] = new.replace("'", "''") if text.doubled else new
         if not texts:
             return self._raw
-        plain, marked = self._rewritten(texts), self._rewritten(dict.fromkeys(texts))
+        try:
+            plain, marked = self._rewritten(texts), self._rewritten(dict.fromkeys(texts))
+        except UnicodeError:
+            raise DataError(f"{self._name}: {self._encoding} lacks a character of its translation: use UTF-8") from None
         content = placed(self._content, marked, plain, self.left)
         if not self._same(content, plain):
             self.left[ANEW] += 1
@@ -123,7 +133,7 @@ class StringsFile:
             content = re.sub(r"(?<!\r)\n", "\r\n", content)
         if self._language and (pattern := _LANGUAGES.get(self._format)):
             content = pattern.sub(rf"\g<1>{self._language}", content, count=1)
-        return self._raw[: 3 * self._raw.startswith(BOM_UTF8)] + encode(content, self._encoding)
+        return self._raw[: 3 * self._raw.startswith(BOM_UTF8)] + encode(self._head + content, self._encoding)
 
     def _same(self, *contents: str) -> bool:
         with suppress(DataError):
@@ -137,11 +147,20 @@ class StringsFile:
         if hasattr(store, "dump_args"):  # all others stay, also what is no text
             store.units = [found[number].unit for number in texts]
         for number, text in texts.items():
+            if text and self._encoding == "us-ascii":  # in two escapes
+                text = _ASTRAL.sub(lambda m: chr(0xD7C0 + (ord(m[0]) >> 10)) + chr(0xDC00 + (ord(m[0]) & 0x3FF)), text)
             unit, kind = found[number].unit, type(found[number].unit.target)  # YAML has its quotes there
             core = re.compile(r"(?s)\A(\s*)(.*?)(\s*)\Z").sub
             values = [text or core(rf"\1{BEGIN}\2{END}\3", old) for old in found[number].places]
             unit.target = kind(values if hasattr(unit.target, "strings") else values[0])
         return bytes(store).decode(self._encoding).replace("\r\n", "\r\n" if "\r\n" in self._content else "\n")
+
+
+def _joined(text: str) -> str:
+    """A text whose characters beyond U+FFFF were written as two escapes."""
+    with suppress(UnicodeDecodeError):
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    return text
 
 
 def _of_android(store: Any) -> Iterator[Any]:

@@ -29,9 +29,7 @@ _ITS = "http://www.w3.org/2005/11/its"  # whose mtConfidence says how sure a pro
 class XliffFile(XliffUnits):
     """The units of all <file> elements that have no translation, or one that is "new" or "initial"; language: of the
     translation, if it is known, for files that do not say. written: those that have a translation, which is read.
-
-    Raises DataError with file and line if it is not XLIFF, declares entities or is nested too deeply.
-    """
+    Raises DataError with file and line if it is not XLIFF, declares entities or is nested too deeply."""
 
     def __init__(self, content: bytes, name: str, language: str = "", written: bool = False) -> None:
         self._language = language

@@ -32,8 +32,7 @@ def attentions_of(model: nn.Module) -> list[Attention]:
 
 @contextmanager
 def recorded_weights(model: nn.Module, sites: Sequence[str] = SITES) -> Iterator[dict[str, list[Tensor]]]:
-    """Within this context, every forward pass also records the attention weights (B, H, L, S), by site, in layer order.
-    Memory B H L S for each."""
+    """Within it forward passes also record attention weights (B, H, L, S) by site, in layer order; B H L S each."""
     found: dict[str, list[Tensor]] = {site: [] for site in sites}
     attentions = [attention for attention in attentions_of(model) if attention.site in sites]
 

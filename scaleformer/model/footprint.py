@@ -1,5 +1,4 @@
-"""The memory that documents take while they are translated, known before: of the states to the byte, of what is held
-beside them a bound.
+"""The memory that documents take in translation, known before: states to the byte, a bound for all beside them.
 
 Letters: B documents, K rows a document, S source tokens, D model width, H heads.
 """
@@ -23,11 +22,8 @@ _WIDTHS, _FEEDFORWARDS, _COPIED = 24, 2, 2
 
 
 class Footprint:
-    """What a model takes beside its weights.
-
-    The sizes of states are counted on small ones: they are linear in rows, documents, tokens and segments of the
-    source. What they gain later says `Attention.later_bytes`.
-    """
+    """What a model takes beside its weights. The sizes of states are counted on small ones: they are linear in rows,
+    documents, tokens and segments of the source. What they gain later says `Attention.later_bytes`."""
 
     @torch.inference_mode()
     def __init__(self, model: Transformer) -> None:

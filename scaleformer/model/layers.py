@@ -169,8 +169,7 @@ L = TypeVar("L", EncoderLayer, DecoderLayer)
 
 
 def lower_layers(layers: Sequence[L], x: Tensor) -> list[L]:
-    """The layers to run by `run_packed`: none for short texts x (B, L, D), and none on a GPU, where the kernels skip
-    what no query sees."""
+    """Layers to run by `run_packed`: none for short x (B, L, D); none on a GPU, whose kernels skip what is not seen."""
     pays = x.shape[1] > ROW and x.device.type == "cpu"
     return list(takewhile(lambda layer: layer.own_segment, layers)) if pays else []
 

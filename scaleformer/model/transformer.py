@@ -152,9 +152,7 @@ class Transformer(nn.Module):
 
     def to_int8(self) -> None:
         """Multiply by all weights in 8 bits (`Int8Weight`), for translation on a CPU. The weights themselves stay.
-
-        Raises ValueError if torch has no 8-bit products for this machine.
-        """
+        Raises ValueError if torch has no 8-bit products for this machine."""
         for module in self.modules():
             if isinstance(module, Linear):
                 module.int8 = Int8Weight(module.weight, module.bias)
@@ -286,8 +284,7 @@ class Transformer(nn.Module):
         return self.decoder_norm(x)  # (B, L, D)
 
     def _places(self, first: Tensor) -> Tensor:
-        """The position (L,) of each token, or (B, L) from the start of its segment; first (B, L) bool says where they
-        start."""
+        """The position (L,) of each token, or (B, L) from its segment's start, which first (B, L) bool marks."""
         index = torch.arange(first.shape[1], device=first.device)
         return index - (index * first).cummax(1).values if self.places_begin_anew else index
 

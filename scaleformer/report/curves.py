@@ -39,12 +39,9 @@ PANELS = {
 
 
 def plot_learning_curves(run: str | Path, path: str | Path | None = None) -> Path | None:
-    """metrics.csv -> plots/learning_curves.png of the run, or `path`: a panel for each logged quantity.
-
-    None without any. Values that are not finite are gaps; a quantity without finite values has no panel.
-
-    Raises ValueError where metrics.csv is not that of a run.
-    """
+    """metrics.csv -> plots/learning_curves.png of the run, or `path`: a panel for each logged quantity. None without
+    any. Values that are not finite are gaps; a quantity without finite values has no panel. Raises ValueError where
+    metrics.csv is not that of a run."""
     run = Path(run)
     curves = _finite_curves(run)
     panels = {label: [c for c in wanted if c.name in curves] for label, wanted in PANELS.items()}

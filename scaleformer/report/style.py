@@ -151,8 +151,7 @@ def floor_at_zero(axis: Axes) -> None:
 
 
 def legend_below(figure: Figure, columns: int = 4) -> None:
-    """One legend for the lines of all panels, below them, in as many columns as its names allow; names wider than the
-    figure are wrapped."""
+    """One legend for all panels, below them, its columns as names allow; names wider than the figure are wrapped."""
     pairs = [zip(*axis.get_legend_handles_labels(), strict=True) for axis in figure.axes]
     lines = {name: handle for pair in reversed(pairs) for handle, name in pair}
     ordered = dict.fromkeys(name for axis in figure.axes for name in axis.get_legend_handles_labels()[1])

@@ -280,6 +280,8 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
         text = f"{request.method} {request.url.path}: wanted {(error.headers or {}).get('Allow', 'another method')}"
     elif error.status_code == 404 and text == "Not Found":
         text = f"{shown(request.url.path)}: no such path; /docs lists all paths"
+    elif text == "There was an error parsing the body":
+        error.status_code, text = 422, "the body is not JSON in UTF-8"
     said = {"error": text} | ({"message": text} if request.url.path.startswith("/v2/") else {})  # as DeepL says it
     return JSONResponse(said, error.status_code, error.headers)  # type: ignore[arg-type]
 

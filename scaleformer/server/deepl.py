@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from datetime import datetime, timezone
 from itertools import chain
 from typing import Annotated, Any, Literal
@@ -10,6 +11,7 @@ from fastapi import APIRouter, HTTPException, Request
 from pydantic import Field
 
 from scaleformer.server.clients import ClientRequest, Kept, choose_model, kept, language, pairs_of, translate_texts
+from scaleformer.server.models import MOST_TERMS
 from scaleformer.server.requests import Options, Text
 from scaleformer.system.schema import shown
 
@@ -77,10 +79,12 @@ async def languages_deepl(request: Request, type: Literal["source", "target"] = 
 @router.post("/glossaries", status_code=201)
 async def add_glossary(request: Request, body: Glossary) -> dict[str, Any]:
     """Keep terms until the server stops."""
-    mark = "\t" if body.entries_format == "tsv" else ","
-    rows = [line.split(mark) for line in body.entries.splitlines() if line.strip()]
+    lines = [line for line in body.entries.splitlines() if line.strip()]
+    rows = list(csv.reader(lines)) if body.entries_format == "csv" else [line.split("\t") for line in lines]
     if wrong := [number for number, row in enumerate(rows, 1) if len(row) != 2 or not all(map(str.strip, row))]:
         raise HTTPException(400, f"entries: line {wrong[0]}: wanted a source and a target, in {body.entries_format}")
+    if len(rows) > MOST_TERMS:
+        raise HTTPException(400, f"entries: {len(rows):,}, more than {MOST_TERMS:,}")
     made: dict[str, Any] = {"name": body.name, "ready": True, "source_lang": body.source_lang.lower()}
     made |= {"target_lang": body.target_lang.lower(), "creation_time": datetime.now(timezone.utc).isoformat()}
     made |= {"entry_count": len(rows)}

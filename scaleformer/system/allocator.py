@@ -45,11 +45,8 @@ def use_huge_pages() -> None:
 
 def bound_kernel_caches() -> None:
     """Let oneDNN cache the kernels of at most 256 matrix products, unless the environment decides otherwise. Call it
-    before the first product.
-
-    oneDNN makes a kernel for every shape, half a megabyte each in bf16, and torch and oneDNN each cache 1,024 of them:
-    batches whose lengths always differ would fill gigabytes [pytorch/pytorch issue 98688].
-    """
+    before the first product. oneDNN makes a kernel for every shape, half a megabyte each in bf16, and torch and oneDNN
+    each cache 1,024 of them: batches whose lengths always differ would fill gigabytes [pytorch/pytorch issue 98688]."""
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(name, "256")
 

@@ -10,8 +10,7 @@ from scaleformer.system.allocator import bound_kernel_caches, keep_freed_memory
 
 
 def set_up_cpu(threads: int | None) -> None:
-    """Set the number of CPU threads (None for all cores), keep freed memory (`keep_freed_memory`) and bound the kernel
-    caches (`bound_kernel_caches`)."""
+    """Set the CPU threads (None: all cores), keep freed memory (`keep_freed_memory`) and `bound_kernel_caches`."""
     keep_freed_memory()
     bound_kernel_caches()
     if threads is not None:

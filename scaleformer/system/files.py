@@ -34,11 +34,8 @@ def check_file(setting: str, name: str | None) -> None:
 @contextmanager
 def replaced(path: str | Path) -> Iterator[Path]:
     """Yield the name of a temporary file next to `path`. When the block ends, the file is renamed to `path`; after an
-    exception it is removed.
-
-    Temporary files that killed processes left for `path` are removed first. Anything but a plain file (a pipe,
-    /dev/null) is written to directly; a link stays a link. Raises OSError.
-    """
+    exception it is removed. Temporary files that killed processes left for `path` are removed first. Anything but a
+    plain file (a pipe, /dev/null) is written to directly; a link stays a link. Raises OSError."""
     path = Path(path)
     if path.is_dir():
         raise IsADirectoryError(f"{path}: is a folder: wanted a file name")

@@ -15,8 +15,7 @@ _ZEN_5 = 26  # CPU family; Zen 3 and 4 are both 25, but only Zen 4 has AVX-512
 
 @cache
 def zen_generation() -> int:
-    """The generation of an AMD CPU: 3 if torch has only AVX2 (up to Zen 3), 4, or 5 for Zen 5 and later; 0 for other
-    CPUs."""
+    """The generation of an AMD CPU: 3 if torch has only AVX2 (up to Zen 3), 4, or 5 from Zen 5 on; 0 for others."""
     vendor, family = _vendor_and_family()
     capability = torch.backends.cpu.get_cpu_capability()
     if vendor != "AuthenticAMD" or not capability.startswith("AVX"):

@@ -74,10 +74,8 @@ def _processor() -> str:
 
 
 def write_result(path: str | Path, payload: Mapping[str, Any]) -> Path:
-    """Write a result as JSON; an older file stays unchanged until all of the new one is on disk.
-
-    Raises ValueError for values that JSON cannot hold, such as infinity, and OSError if the file cannot be written.
-    """
+    """Write a result as JSON; an older file stays unchanged until all of the new one is on disk. Raises ValueError for
+    values that JSON cannot hold, such as infinity, and OSError if the file cannot be written."""
     try:
         text = json.dumps(payload, indent=2, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:

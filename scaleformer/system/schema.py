@@ -47,8 +47,7 @@ class Range:
 
 @dataclass(frozen=True)
 class OneOf:
-    """The choices of a text that are listed elsewhere, `Annotated[str, OneOf(OPTIMIZERS)]`; all others are written as
-    `Literal["min", "max"]`."""
+    """Choices of a text listed elsewhere, `Annotated[str, OneOf(OPTIMIZERS)]`; others are `Literal["min", "max"]`."""
 
     choices: Collection[str]
 
@@ -83,11 +82,8 @@ RETIRED = {"data.annotate_terms": 0.0, "decoding.repetition_penalty": 1.0}
 
 def from_mapping(kind: type[T], values: Mapping[str, Any], where: str) -> T:
     """A configuration dataclass from plain keys and values; lists become tuples, `~/` the home folder. `where` ("" or
-    "data") prefixes the names of settings in messages.
-
-    Raises ValueError for an unknown key (naming the nearest one and all valid ones), a missing key, a value of a wrong
-    type, or a value that the class refuses.
-    """
+    "data") prefixes the names of settings in messages. Raises ValueError for an unknown key (naming the nearest one and
+    all valid ones), a missing key, a value of a wrong type, or a value that the class refuses."""
     assert is_dataclass(kind)
     hints, prefix = hints_of(kind), f"{where}." if where else ""
     values = {key: value for key, value in values.items() if RETIRED.get(f"{prefix}{key}", MISSING) != value}

@@ -14,8 +14,7 @@ LEAST = 8
 
 
 def plain_table(title: str | None, names: Sequence[str], numbers: Sequence[str]) -> Table:
-    """A table with columns of names, then of numbers, without lines between them, as narrow as possible. The title is
-    plain text, not markup."""
+    """A narrow table with columns of names, then of numbers, without lines between. The title is text, not markup."""
     shown = Text(title, "table.title") if title else None
     table = Table(title=shown, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for name in names:

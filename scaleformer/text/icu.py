@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 _TOKEN = re.compile(
     r"(?P<quoted>''|'[{}#|](?:[^']|'')*(?:'|\Z))"
-    r"|(?P<choice>\{\s*[\w.-]+\s*,\s*(?:plural|selectordinal|select)\s*,(?:\s*offset:\s*\d+)?)|(?P<open>\{)|(?P<close>\})"
+    r"|(?P<choice>\{\s*[\w.-]+\s*,\s*(?:plural|selectordinal|select|choice)\s*,(?:\s*offset:\s*\d+)?)|(?P<open>\{)|(?P<close>\})"
 )
 _SELECTOR = re.compile(r"\s*(?:=\d+|[\w-]+)\s*")
 

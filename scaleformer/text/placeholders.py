@@ -19,6 +19,7 @@ STYLES = {
     "colon": r"(?a:(?<![\w:/.]):[A-Za-z_]\w*(?![\w:]))",  # :name
     "at": r"(?a:(?<![\w@./])@[A-Za-z_][\w-]*(?![\w/-]))",  # @name
     "tag": r"</?\d{1,3}\s?/?>",  # <0>
+    "text": r"\$t\([^()]{1,200}\)|@(?:\.\w+)?:[A-Za-z][\w.-]*\w",  # $t(other.text), @:other.text
 }
 #: A style of messages alone: in Markdown `__x__` is strong.
 OF_MESSAGES = r"(?a:(?<!\w)__[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*__(?!\w))"

@@ -43,8 +43,7 @@ class ValidationBleu(Callback):
     commands evaluate whole documents; this curve serves to choose checkpoints. Every validation uses the same sample,
     whatever the seed and the number of processes. Each process translates its share.
 
-    With several corpora, each one has its own `val/bleu/NAME` and `val/chrf/NAME`, and `val/bleu` and `val/chrf` are
-    their means.
+    With several corpora, each has `val/bleu/NAME` and `val/chrf/NAME`; `val/bleu` and `val/chrf` are their means.
 
     data      names the examples; its target tokenizer turns tokens into text
     examples  how many over all processes (per corpus where there are several); examples of one name stay together
@@ -207,12 +206,9 @@ class Patience(EarlyStopping):
 def build_callbacks(
     config: CallbacksConfig, run: Path, data: DocumentDataModule, seed: int, signals: SignalWatch, metrics: Metrics
 ) -> list[Callback]:
-    """The callbacks of `conf/callbacks`, in the order that they need.
-
-    Validation BLEU comes before the average, because the average puts the raw weights back when validation ends. The
-    final checkpoint comes before it too, because training ends with the average in place of the weights. Lightning
-    calls the two other checkpoints last.
-    """
+    """The callbacks of `conf/callbacks`, in the order that they need. Validation BLEU comes before the average, because
+    the average puts the raw weights back when validation ends. The final checkpoint comes before it too, because
+    training ends with the average in place of the weights. Lightning calls the two other checkpoints last."""
     checkpoint, ema, patience = config.checkpoint, config.ema, config.early_stopping.patience
     last, folder = run / "checkpoints" / "last.ckpt", run / "checkpoints"
     callbacks: list[Callback] = [TrainingProgress(), RandomState(seed), TrimMemory(), signals]

@@ -37,10 +37,8 @@ class Transfer:
 
 
 def load_parent(path: str) -> LoadedModel:
-    """The model to begin with: a run, checkpoint, exported model, or a name on the Hugging Face Hub.
-
-    Raises ValueError in one line where it cannot be read.
-    """
+    """The model to begin with: a run, checkpoint, exported model, or a name on the Hugging Face Hub. Raises ValueError
+    in one line where it cannot be read."""
     try:
         return load_model(path)
     except ValueError as error:
@@ -132,11 +130,9 @@ def origin_of(parent: LoadedModel) -> dict[str, Any]:
 
 
 def transfer_weights(parent: LoadedModel, model: Transformer) -> Transfer:
-    """Copy the weights of the parent into `model` by name; weights that the parent lacks stay as they are.
-
-    Raises ValueError and leaves the model alone where shapes differ, where the model ties two weights that differ in
-    the parent, and where the number of heads differs.
-    """
+    """Copy the weights of the parent into `model` by name; weights that the parent lacks stay as they are. Raises
+    ValueError and leaves the model alone where shapes differ, where the model ties two weights that differ in the
+    parent, and where the number of heads differs."""
     if parent.model.config.heads != model.config.heads:  # no shape shows this
         heads = parent.model.config.heads, model.config.heads
         raise ValueError(

@@ -28,8 +28,7 @@ def interrupted(stop: int, step: int, run: Path) -> Interrupted:
 
 
 class SignalWatch(Callback):
-    """Makes SIGINT, SIGTERM, SIGUSR1 and SIGHUP end the program with `Interrupted`; an ignored SIGHUP (`nohup`) stays
-    ignored.
+    """Makes SIGINT, SIGTERM, SIGUSR1 and SIGHUP end the program by `Interrupted`; an ignored SIGHUP (`nohup`) stays so.
 
     Outside training, and at the second signal, the program ends at once. In training it ends after the current step
     (and a validation in progress), when all processes know of the signal and `LastCheckpoint` has saved. A signal to

@@ -18,10 +18,8 @@ log = logging.getLogger(__name__)
 
 
 def build_loggers(config: LoggerConfig, directory: Path, resumed_at: int | None = None) -> list[Logger]:
-    """The loggers of a run in `directory`, new or resumed at a step; none is started yet.
-
-    Raises ValueError where the chosen logger is not installed, or has no place to write to.
-    """
+    """The loggers of a run in `directory`, new or resumed at a step; none is started yet. Raises ValueError where the
+    chosen logger is not installed, or has no place to write to."""
     loggers: list[Logger] = [MetricsCsv(directory, resumed_at)]
     try:
         if config.name == "wandb":  # each takes a second to import

@@ -243,8 +243,7 @@ class TranslationModule(pl.LightningModule):
             return None
 
     def _loss(self, batch: Batch, label_smoothing: float) -> tuple[Tensor, int | Tensor]:
-        """Mean cross-entropy in nats per real target token, in training weighted, and their number; 0 for a batch
-        without any."""
+        """Mean cross-entropy in nats per real target token, weighted in training, and their number; 0 without any."""
         emphasis = self.emphasis if self.training else None
         if batch.source.device.type == "cuda":  # to leave pads out would wait for the GPU
             return masked_loss(self.model, batch, label_smoothing, emphasis, self.weight)

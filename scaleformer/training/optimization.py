@@ -103,8 +103,7 @@ class ScheduleConfig:
 
 
 def refresh_rates(scheduler: LambdaLR) -> None:
-    """Set the rates to those of this schedule: an optimizer read from a checkpoint holds the rate of the schedule that
-    it was saved with."""
+    """Set the rates to those of this schedule: an optimizer from a checkpoint has those of its former schedule."""
     rates = zip(scheduler.optimizer.param_groups, scheduler.base_lrs, scheduler.lr_lambdas, strict=True)
     for group, base, factor in rates:
         group["lr"] = base * factor(scheduler.last_epoch)

@@ -172,6 +172,8 @@ def build(config: Mapping[str, Any], signals: SignalWatch, given: Sequence[str] 
     model = Transformer(model_config)
     check_consecutive(model, data, trainer.world_size)
     origin = package["parent"] if package is not None else None
+    if package is not None and origin is not None:  # its path is relative to the folder where the run began
+        origin = {**origin, "path": str(Path(package["config"].get("folder", ""), origin["path"]))}
     if parent is not None:
         origin = origin_of(parent)
         notes.append(f"init_from {parent.path}: {transfer_weights(parent, model).describe()}")

@@ -166,11 +166,8 @@ class Settings:
 
 
 def read_settings(config: Mapping[str, Any]) -> Settings:
-    """The settings of a composed configuration.
-
-    Raises ValueError, in one line that names the setting, for an unknown key, a wrong type, a value out of range,
-    settings that exclude each other, and an attention that cannot be built.
-    """
+    """The settings of a composed configuration. Raises ValueError, in one line that names the setting, for an unknown
+    key, a wrong type, a value out of range, settings that exclude each other, and an attention that cannot be built."""
     model, tokenizer = config.get("model"), config.get("tokenizer")
     if isinstance(model, Mapping) and isinstance(tokenizer, Mapping):
         config = {**config, "model": _unsized(model, tokenizer)}

@@ -80,8 +80,7 @@ class ShardedStrategy(ModelParallelStrategy):
 
 
 def shard_model(model: Transformer, mesh: DeviceMesh) -> None:
-    """Shard the weights over the processes of a one-dimensional mesh, in place: layer by layer, then the embeddings and
-    the rest."""
+    """Shard the weights over a one-dimensional mesh of processes, in place: by layer, then embeddings and the rest."""
     for attention in with_auxiliary_loss(model):  # which needs the weights again that the forward pass has freed
         fully_shard(attention, mesh=mesh)
         register_fsdp_forward_method(attention, "auxiliary_loss")

@@ -99,10 +99,8 @@ class MemoryEstimate:
         return int(HELD * sum(part.bytes(extent, documents, self.config.rows, self.logits) for part in self.parts))
 
     def batches(self, sources: Mapping[int, Sequence[int]], limit: int) -> tuple[list[list[int]], str]:
-        """Places of documents, as `make_batches` has them but by memory, and the estimate, in words.
-
-        Raises ValueError where a document alone needs more than the limit.
-        """
+        """Places of documents, as `make_batches` has them but by memory, and the estimate, in words. Raises ValueError
+        where a document alone needs more than the limit."""
         extents = {place: self.extent(tokens) for place, tokens in sources.items()}
         alone = {place: self.bytes(extent, 1) for place, extent in extents.items()}
         most = max(alone, key=alone.__getitem__)

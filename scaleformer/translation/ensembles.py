@@ -21,10 +21,8 @@ def load_ensemble(
     average: Average = "probabilities",
     dtype: torch.dtype = torch.float32,
 ) -> LoadedModel:
-    """Several models as one, with the settings and tokenizers of the first and a hash over all of them.
-
-    Raises ValueError in one line if vocabularies differ or the average is unknown, and as `load_model`.
-    """
+    """Several models as one, with the settings and tokenizers of the first and a hash over all of them. Raises
+    ValueError in one line if vocabularies differ or the average is unknown, and as `load_model`."""
     if not paths:
         raise ValueError("checkpoint=[]: wanted at least one model")
     first, *others = loaded = [load_model(path, device, dtype) for path in paths]

@@ -79,8 +79,7 @@ def force(fixed: Sequence[Texts] | None, begin: Sequence[Texts] | None, count: i
 
 
 def read_draft(record: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    """The "draft" of a JSON Lines document, texts that the translations of its segments probably have. As
-    `read_forced`."""
+    """The "draft" of a JSON Lines document: texts that its segments' translations probably have. As `read_forced`."""
     draft = record.get("draft", [])
     if not isinstance(draft, list) or not all(isinstance(text, str) for text in draft):
         raise DataError(f"{where}: 'draft' is {shown(draft)}, wanted a list of texts, one for each segment")
@@ -88,8 +87,7 @@ def read_draft(record: Mapping[str, Any], where: str) -> tuple[str, ...]:
 
 
 def read_forced(record: Mapping[str, Any], where: str, segments: int) -> ForcedTexts:
-    """The "fixed" and "begin" of a document with this many segments, `{"12": "text"}`. Raises a DataError that starts
-    with `where`."""
+    """The "fixed" and "begin" of a document of this many segments, `{"12": "text"}`. DataErrors begin with `where`."""
     sides = []
     for name in ("fixed", "begin"):
         side = record.get(name, {})

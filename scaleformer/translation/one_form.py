@@ -48,9 +48,7 @@ def in_one_form(
     """Write the table of the repeated terms of these translations (docs/result-files.md), and tell its sums on stderr.
     With ask, documents that wrote a term in several forms are first translated again with the form of `choose_forms`,
     outside of code and quotations, at most `ROUNDS` times. Returns the request with these forms, and the translations.
-
-    Raises ValueError as `find_forms`, OSError.
-    """
+    Raises ValueError as `find_forms`, OSError."""
     tag, translations = translator.tag_tokens(request.tag), list(translations)
     terms = find_forms(translator, request, translations, tag)
     before = _share(terms)

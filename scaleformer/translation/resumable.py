@@ -85,6 +85,7 @@ def _conditions(translator: Translator, request: Request) -> dict[str, Any]:
         "max_tokens": request.max_tokens,
         "mode": request.mode,
         "tag": request.tag or translator.tag,
+        "precision": translator.precision,
         "forced": hash_of([[sorted(one.fixed.items()), sorted(one.begin.items())] for one in request.forced]),
         "terms": hash_of([[(term.source, term.target) for term in terms] for terms in request.required]),
     }
@@ -116,6 +117,8 @@ def _read(file: BinaryIO, conditions: dict[str, Any], path: Path) -> list[Transl
                 end = file.tell()
         file.truncate(end)
         return found
+    if first and not first.startswith(b'{"checkpoint": "'):
+        raise ValueError(f"{path}: is no unfinished translation: move it away")
     if first:
         log.warning("%s holds translations of another model, other documents or other settings: starting over", path)
     file.truncate(0)

@@ -79,11 +79,8 @@ class Translator(LoadedModel):
         """Load a run directory, a checkpoint file, an exported model or OWNER/NAME from the Hugging Face Hub, onto
         `device` or else a GPU if there is one. Several paths form an ensemble, which averages `probabilities` or
         `logs`. precision "int8" uses 8-bit weights on a CPU: faster, slightly less exact (`Transformer.to_int8`);
-        "bf16" loads weights of 16 bits, half the memory, and computes with them.
-
-        Raises ValueError in one line if the model is missing, truncated or of a different version, or for an unknown
-        device, tag or precision.
-        """
+        "bf16" loads weights of 16 bits, half the memory, and computes with them. Raises ValueError in one line if the
+        model is missing, truncated or of a different version, or for an unknown device, tag or precision."""
         check_type("precision", precision, Precision)
         paths = [path] if isinstance(path, (str, Path)) else list(path)
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32

@@ -89,3 +89,12 @@ def test_differing_models_are_named(files):
     torch.save(content, files[2])
     with pytest.raises(ValueError, match=r"run2.*: not the same model configuration and target tokenizer as"):
         average_checkpoints([files[0], files[2]])
+
+
+def test_adapters_are_refused(files):
+    for file in files[:2]:
+        content = torch.load(file, weights_only=True)
+        content["state_dict"]["model.encoder.0.attention.query.parametrizations.weight.0.a"] = torch.ones(2, 2)
+        torch.save(content, file)
+    with pytest.raises(ValueError, match=r"adapters cannot be averaged: export the models, and average these$"):
+        average_checkpoints(files[:2])

@@ -219,6 +219,13 @@ def test_shards_and_pickles_hold_the_same(pairs: Callable[[str], Pair], tmp_path
         ValueError, match=r"model-2\.safetensors lacks .*: it is not of model\.safetensors\.index\.json"
     ):
         load_model(tmp_path / "shards")
+    (tmp_path / "shards" / "model.safetensors.index.json").write_text('{"weight_map": ["a"]}')
+    with pytest.raises(ValueError, match=r"its files do not fit together \(.*\): use a complete folder"):
+        load_model(tmp_path / "shards")
+    save_file(weights | {"final_logits_bias": torch.zeros(1, 3)}, pair.folder / "model.safetensors")
+    with pytest.raises(ValueError, match=r"its files do not fit together \(index .*\): use a complete folder"):
+        load_model(pair.folder)
+    save_file(weights, pair.folder / "model.safetensors")
 
 
 def test_an_export_of_an_imported_model_is_the_same_model(pairs: Callable[[str], Pair], tmp_path: Path) -> None:
@@ -293,7 +300,7 @@ def test_tags_are_wanted_and_known(pairs: Callable[[str], Pair]) -> None:
         Translator(tagged).translate([["x"]])
     with pytest.raises(ValueError, match="tag=de: the model knows no such tag: give tag=, one of es, fr"):
         Translator(tagged, tag="de")
-    with pytest.raises(ValueError, match=f"give tag=SOURCE-TARGET, two of {', '.join(CODES)}$"):
+    with pytest.raises(ValueError, match=f"give tag=SOURCE-TARGET, two of {', '.join(CODES)}; data.tag= for a corpus$"):
         Translator(both, tag="fra_Latn")
     with pytest.raises(ValueError, match="tag=fr: the model knows no such tag: it has no tags"):
         Translator(plain, tag="fr")

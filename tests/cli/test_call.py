@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from scaleformer import __version__, commands
@@ -287,3 +289,18 @@ def test_a_mistyped_output_is_reported_before_the_work(tmp_path: Path, command: 
     with pytest.raises(ValueError, match=r"output=.*: there is no folder .*/resutls: correct"):
         module_of(command).main(options, [])
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("value", ["single ü/", "2024_11_27", "a,b", "p(1)", "~/x"])
+def test_texts_of_groups_that_a_command_hands_on_are_quoted(value: str) -> None:
+    (found,) = OverridesParser.create().parse_overrides([typed(f"data.path={value}", names_of(module_of("evaluate")))])
+    assert found.value() == os.path.expanduser(value)
+
+
+def test_a_folder_of_settings_is_that_of_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for given in (["--config-path", "run"], ["--config-path=run"], ["-cp", "run"]):
+        wanted = [word.replace("run", str(tmp_path / "run")) for word in given]
+        assert split_flags([*given, "a=1"]) == (wanted, ["a=1"])
+    assert split_flags(["--config-path", "pkg://x"]) == (["--config-path", "pkg://x"], [])

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from sacrebleu.metrics import CHRF
 
-from scaleformer.translation.confidence import Confidence
+from scaleformer.commands import confidence
+from scaleformer.translation.confidence import Confidence, signs_of
 from scaleformer.translation.translator import Translator
 from tests.commands.calls import run_command
 from tests.runs import make_run
@@ -148,3 +149,12 @@ def test_a_peer_is_measured_beside_it(monkeypatch, capsys, tmp_path, corpus):
     assert (peer["model"], peer["version"], peer["cut"]) == ("some/kiwi", "2.2.7", too_long)
     assert f"some/kiwi read only the beginning of {too_long} segments" in out
     assert set(result) >= {"auc", "pearson", "reliability"}
+
+
+def test_a_tagged_model_is_calibrated_with_its_tag(monkeypatch, capsys, tmp_path, corpus):
+    asked = []
+    monkeypatch.setattr(confidence, "signs_of", lambda model, s, t, tag: asked.append(tag) or signs_of(model, s, t))
+    run = make_run(tmp_path / "run", {"data": {"format": "jsonl", "path": str(corpus), "tag": "t"}})
+    monkeypatch.setattr(Translator, "tag_tokens", lambda self, tag=None: [])
+    code, _, err = run_command(monkeypatch, capsys, "confidence", f"checkpoint={run}", "threads=1")
+    assert (code, asked) == (0, ["t", "t"]), err

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from scaleformer.system.errors import DataError
 from scaleformer.translation.files import translating
+from scaleformer.translation.files.documents import ProseFile
 from scaleformer.translation.translations import DocumentHypothesis, Translation
 from scaleformer.translation.translator import Translator
 from tests.books import book
@@ -144,7 +146,7 @@ def test_errors_are_one_line(translate_files, tmp_path, monkeypatch, arguments, 
 
 
 def test_a_bad_file_does_not_stop_the_others(identity, translate_files, tmp_path, caplog):
-    source, output = tmp_path / "en", tmp_path / "es"
+    source, output = tmp_path / "in", tmp_path / "es"
     source.mkdir()
     (source / "a.md").write_text("# The cat")
     (source / "b.srt").write_text("1\nThe cat sees.\n")
@@ -192,7 +194,7 @@ def test_finished_files_are_kept(identity, translate_files, tmp_path, caplog):
 
 def test_a_call_that_was_broken_off_while_it_wrote_goes_on(identity, translate_files, tmp_path, monkeypatch):
     """Its own files are in the way as any, but the documents in the .part are not translated again."""
-    source, output = tmp_path / "en", tmp_path / "es"
+    source, output = tmp_path / "in", tmp_path / "es"
     source.mkdir()
     for name in "abcd":
         (source / f"{name}.md").write_text(f"# The cat {name}")
@@ -262,3 +264,38 @@ def test_what_is_not_read_is_refused_alike(identity, translate_files, tmp_path, 
     assert files(tmp_path / "out") == {"a.md": b"# The cat"}
     if name.endswith(("xyz", "php")):
         assert translate_files(f"input={tmp_path / name}", f"output={tmp_path / 'b'}", "format=text")[0] == 0
+
+
+def test_a_file_that_cannot_be_written_does_not_stop_the_others(monkeypatch, translate_files, tmp_path, caplog):
+    def write(self, translations, counts):
+        if self._name.endswith("a.md"):
+            raise DataError(f"{self._name}:5: its encoding lacks a character")
+        return real(self, translations, counts)
+
+    real = ProseFile.write
+    monkeypatch.setattr(ProseFile, "write", write)
+    (tmp_path / "in").mkdir()
+    for name in ("a.md", "b.md"):
+        (tmp_path / "in" / name).write_text("# The cat")
+    code, _, err = translate_files(f"input={tmp_path / 'in'}", f"output={tmp_path / 'out'}")
+    assert code == 1
+    assert f"1 of 2 files were not translated, for the reasons above: {tmp_path}/in/a.md" in err
+    assert "a.md:5: its encoding lacks a character" in caplog.text
+    assert list(files(tmp_path / "out")) == ["b.md"]
+
+
+def test_files_that_are_not_to_be_replaced(translate_files, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.md").write_text("# The cat")
+    (tmp_path / "b.md").write_text("mine")
+    (tmp_path / "out.md.part").write_text("not ours\n")
+    before = files(tmp_path)
+    source = tmp_path / "in" / "a.md"
+    for arguments, message in (
+        ((f"input={tmp_path / 'in'}", f"output={tmp_path / 'b.md'}"), "b.md: is a file: several translations need a"),
+        ((f"input={source}", f"output={tmp_path / 'c.md'}", f"term_report={source}"), "would replace the input or the"),
+        ((f"input={source}", f"output={tmp_path / 'out.md'}"), "out.md.part: is no unfinished translation: move it"),
+    ):
+        code, _, err = translate_files(*arguments)
+        assert (code, message in err.splitlines()[-1]) == (1, True)
+        assert files(tmp_path) == before

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from scaleformer.translation.files import translating
+from scaleformer.translation.translations import DocumentHypothesis, Translation
 from scaleformer.translation.translator import Translator
 from tests.commands.calls import error_line
 from tests.runs import make_run
@@ -265,3 +266,48 @@ def test_settings_that_do_not_fit(translate_files, tmp_path, settings, message):
     assert message in error_line(
         translate_files(f"input={tmp_path / 'a.txt'}", f"output={tmp_path / 'b.txt'}", *settings)
     )
+
+
+def test_an_entry_without_a_translation_does_not_take_that_of_another(monkeypatch, translate_files, tmp_path):
+    def documents(self, request, listener, begun=()):
+        texts = [tuple("" if text == "The cat" else text.upper() for text in one) for one in request.documents]
+        found = [Translation((DocumentHypothesis(text, 0.0, 0.0, True),), len(text), 1) for text in texts]
+        for translation in found[len(begun) :]:
+            listener.finished(translation)
+        return found
+
+    monkeypatch.setattr(Translator, "translate_documents", documents)
+    entries = 'msgid "Hello"\nmsgstr "{}"\n\nmsgid "The cat"\nmsgstr ""\n\nmsgid "Old name"\nmsgstr "{}"\n'
+    (tmp_path / "in.po").write_text(entries.format("", "Nombre viejo"))
+    both = f"input={tmp_path / 'in.po'}", f"output={tmp_path / 'out.po'}"
+    assert translate_files(*both)[0] == 0
+    assert (tmp_path / "out.po").read_text() == entries.format("HELLO", "Nombre viejo")
+    (tmp_path / "out.po").write_text(entries.format("HELLO", "Nombre antiguo"))
+    assert translate_files(*both, "update=true")[0] == 0
+    assert (tmp_path / "out.po").read_text() == entries.format("HELLO", "Nombre viejo")
+    assert (tmp_path / "out.po.edited").read_text() == entries.format("HELLO", "Nombre antiguo")
+
+
+def test_a_string_catalog_is_corrected_and_updated(words, translate_files, tmp_path):
+    def catalog(*keys: str, **values: str) -> str:
+        done = {
+            key: {"localizations": {"es": {"stringUnit": {"state": "needs_review", "value": value}}}}
+            for key, value in values.items()
+        }
+        strings = {key: done.get(key, {}) for key in keys}
+        return json.dumps({"sourceLanguage": "en", "strings": strings, "version": "1.0"})
+
+    def read() -> dict[str, str]:
+        strings = json.loads((tmp_path / "out.xcstrings").read_text())["strings"]
+        return {key: one["localizations"]["es"]["stringUnit"]["value"] for key, one in strings.items()}
+
+    source = tmp_path / "in.xcstrings"
+    both = f"input={source}", f"output={tmp_path / 'out.xcstrings'}", "target_language=es"
+    source.write_text(catalog("cat", "dog"))
+    assert translate_files(*both)[0] == 0
+    assert read() == {"cat": "CAT", "dog": "DOG"}
+    (tmp_path / "out.xcstrings").write_text(catalog("cat", "dog", cat="gato", dog="DOG"))
+    source.write_text(catalog("cat", "dog", "tree"))
+    code, _, err = translate_files(*both, "update=true")
+    assert code == 0, err
+    assert read() == {"cat": "gato", "dog": "DOG", "tree": "TREE"}

@@ -53,3 +53,9 @@ def test_the_page_has_the_least_sure_first() -> None:
     assert "numbers differ" in page
     assert "Read these 1 first" in page
     assert page.count("<tr><td>") == 2  # an empty segment needs no reader
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_expectations_that_are_all_the_same_tell_nothing() -> None:
+    found = assess(np.full(60, 40.0), np.arange(60.0))
+    assert (found["pearson"], found["auc"]) == (0.0, 0.5)

@@ -125,3 +125,15 @@ def test_mismatched_inputs(score, tmp_path):
         ),
     ):
         assert message in error_line(score(*given))
+
+
+@pytest.mark.parametrize("name", ["system", "reference"])
+def test_the_texts_replace_no_input(score, tmp_path, name):
+    reference = write_corpus(tmp_path / "corpus") / "test.jsonl"
+    given = {"system": write(tmp_path / "system.jsonl", reference.read_text()), "reference": reference}
+    output = given[name].with_suffix(".json")
+    before = given[name].read_bytes()
+    line = error_line(score(f"input={given['system']}", f"reference={reference}", f"output={output}"))
+    assert line.rstrip().endswith("give another name")
+    assert "its texts would replace" in line
+    assert given[name].read_bytes() == before

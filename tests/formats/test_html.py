@@ -306,3 +306,10 @@ def test_xhtml() -> None:
     page = '<?xml version="1.0"?><html xmlns:x="u"><head><title/><script src="a"/></head><body><a id="b"/>One<i/> two'
     page += "<p/>three"
     assert segments(page) == ["⟨1⟩One⟨2⟩ two", "three"]
+
+
+@pytest.mark.parametrize("end", ["---", "..."])
+def test_what_a_page_says_about_itself_stays(end: str) -> None:
+    front = f"---\nlayout: default\ntitle: The cat\n{end}\n"
+    assert segments(f"{front}<h1>The dog</h1>") == ["The dog"]
+    assert segments("<p>A rule</p>\n---\nlayout: text\n---\n") == ["A rule", "--- layout: text ---"]

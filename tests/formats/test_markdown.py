@@ -210,3 +210,16 @@ def test_translations_that_would_begin_another_block(text: str, translation: str
 def test_what_is_no_markdown_is_refused(content: bytes, message: str) -> None:
     with pytest.raises(DataError, match=message):
         MarkdownFile(content, "page.md")
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("Open C:\\temp\\new folder.", "Open C:\\temp\\new folder."),
+        ("\\newpage comes", "\\newpage comes"),
+        ("not \\*bold\\*", "not ⟨1⟩bold⟨2⟩"),
+    ],
+)
+def test_a_backslash_that_escapes_nothing_is_text(text: str, wanted: str) -> None:
+    assert segments(text) == [wanted]
+    assert translated(MarkdownFile(text.encode(), "page.md"), unchanged)[0] == text.encode()

@@ -286,3 +286,10 @@ msgstr ""
     assert '\n\n# confidence: 80\nmsgid "Sure"\nmsgstr "SURE"\n\nmsgid "Given"\nmsgstr "GIVEN"\n' in found
     checked(data, tmp_path)
     assert [unit.isfuzzy() for unit in pofile.parsestring(data).units[1:]] == [True, True, False, False]
+
+
+def test_a_template_gets_the_name_of_its_encoding() -> None:
+    template = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=CHARSET\\n"\n\nmsgid "cat"\nmsgstr ""\n'
+    wanted = template.replace("CHARSET", "UTF-8").replace('"cat"\nmsgstr ""', '"cat"\nmsgstr "gató"')
+    assert translate(read(template), lambda segment: "gató")[0].decode() == wanted
+    assert read(template).write([[]]) == template.encode()

@@ -239,3 +239,15 @@ def test_folders_are_searched_alike(tmp_path: Path, caplog: pytest.LogCaptureFix
     assert "link: a link to a folder, which is not followed" in caplog.text
     report_others(others)
     assert "1 .rtf, rich text (save it as docx, as with `soffice --convert-to docx`)" in caplog.text
+
+
+def test_strings_in_a_folder_of_a_language_and_what_is_ours(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = tmp_path / "en"
+    folder.mkdir()
+    (folder / "common.json").write_text('{"a": "cat"}')
+    (folder / "es.terms.json").write_text('{\n  "command": "scaleformer translate",\n  "terms": []\n}\n')
+    (folder / "gone.md").symlink_to("nowhere.md")
+    others: Counter[str] = Counter()
+    assert [path.name for path in find_files(folder, ("json", "markdown"), others)] == ["common.json"]
+    assert not others
+    assert "gone.md: a link to nothing" in caplog.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from scaleformer.formats.files import read_prose
 from scaleformer.formats.splicing import ANEW
 from scaleformer.formats.strings import StringsFile
 from scaleformer.system.errors import DataError
@@ -151,3 +152,38 @@ def test_without_the_toolkit_it_says_what_to_install(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(__import__("sys").modules, "translate.storage.factory", None)
     with pytest.raises(DataError, match=r"a.arb: cannot be read as ARB: pip install 'scaleformer.strings.'"):
         read("arb", "{}")
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        ("en:\n  a: cat\n", "de:\n  a: CAT\n"),
+        ('# Top\r\n---\r\n"en-GB": # x\r\n  a: cat\r\n\r\n', '# Top\r\n---\r\n"de": # x\r\n  a: CAT\r\n\r\n'),
+        ("app:\n  a: cat\n", "app:\n  a: CAT\n"),
+        ("ui:\n  a: cat\n", "ui:\n  a: CAT\n"),
+        ("no:\n  a: cat\nyes:\n  b: dog\n", "no:\n  a: CAT\nyes:\n  b: DOG\n"),
+    ],
+)
+def test_only_the_language_of_yaml_is_renamed(content: str, wanted: str) -> None:
+    assert translate(read("yaml", content, language="de"))[0].decode() == wanted
+
+
+def test_characters_of_two_escapes() -> None:
+    file = read("properties", "a=Hello \\uD83D\\uDE00 world\nb=dog\n")
+    assert [block.text for block in file.blocks] == ["Hello 😀 world", "dog"]
+    assert translate(file)[0] == b"a=HELLO \\uD83D\\uDE00 WORLD\nb=DOG\n"
+    assert translate(file, lambda segment: "perro 😀")[0].endswith(b"b=perro \\uD83D\\uDE00\n")
+    for name, content in (
+        ("android", '<resources><string name="a">cat \\uD83D\\uDE00</string></resources>'),
+        ("strings", '"a" = "cat \\UD83D\\UDE00";'),
+        ("json", '{"a": "cat \\ud83d\\ude00"}'),
+    ):
+        assert [block.text for block in read(name, content).blocks] == ["cat 😀"]
+
+
+@pytest.mark.parametrize(
+    ("format", "content"), [("json", '{"a": "half \\ud83d of it"}'), ("properties", "a=half \\uD83D of it\n")]
+)
+def test_half_a_character_is_refused(format: str, content: str) -> None:
+    with pytest.raises(DataError, match=r"^a\.x: half a character .* in 'half .* of it': correct its escape$"):
+        read_prose(content.encode(), "a.x", format, "en", "sentence")

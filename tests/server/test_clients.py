@@ -6,6 +6,7 @@ import json
 import socket
 from urllib.request import urlopen
 
+import httpx
 import pytest
 
 from scaleformer.server.models import detect
@@ -173,3 +174,29 @@ def test_faults_of_a_request_are_named_as_in_others(server: Running) -> None:
 
 def test_confidence_is_in_percent() -> None:
     assert 90 < detect("Where is the library of this town, please?")[0]["confidence"] <= 100
+
+
+def test_glossaries_of_csv_and_their_size(server: Running) -> None:
+    body = {"name": "ours", "source_lang": "en", "target_lang": "es", "entries_format": "csv"}
+    made = server.post("/v2/glossaries", **body, entries='"the cat, the","el gato"\na,b').json()
+    assert made["entry_count"] == 2
+    ask = {"text": ["the cat, the dog"], "source_lang": "EN", "target_lang": "ES", "glossary_id": made["glossary_id"]}
+    assert "el gato" in server.post("/v2/translate", **ask).json()["translations"][0]["text"]
+    response = server.post("/v2/glossaries", **body, entries="\n".join(f"a{n},b" for n in range(1001)))
+    assert (response.status_code, response.json()["message"]) == (400, "entries: 1,001, more than 1,000")
+
+
+def test_a_translated_file_is_fetched_without_the_token(translator: Translator) -> None:
+    files = {"file": ("page.md", b"# The cat sees.\n")}
+    with running(translator, "secret") as server:
+        data = {"source": "en", "target": "es", "api_key": "secret"}
+        response = httpx.post(f"{server.url}/translate_file", files=files, data=data, trust_env=False, timeout=120)
+        assert httpx.get(response.json()["translatedFileUrl"], trust_env=False).status_code == 200
+        assert httpx.get(f"{server.url}/download_file/guess/page.md", trust_env=False).status_code == 404
+        deep = httpx.post(f"{server.url}/translate", content=b"[" * 100_000, trust_env=False)
+        assert deep.status_code == 401
+
+
+def test_a_body_that_is_no_text(server: Running) -> None:
+    response = server.client.post("/translate", content=b'{"q": "\xff"}', headers={"Content-Type": "application/json"})
+    assert (response.status_code, error_of(response)) == (422, "the body is not JSON in UTF-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import socket
@@ -275,6 +276,7 @@ def test_the_announced_address_can_be_connected_to(translator, monkeypatch, caps
         self.service.worker.end()
 
     monkeypatch.setattr(Server, "run", begin)
+    monkeypatch.setattr(logging.getLogger("scaleformer.translation"), "setLevel", lambda level: None)  # of all tests
     service = Service([Model(translator, translator.decoding, "run")], Limits(), Splitting("lines", None))
     with open_socket("127.0.0.1", 0) as listener:
         port = listener.getsockname()[1]

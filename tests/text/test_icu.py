@@ -24,6 +24,7 @@ from scaleformer.text.icu import inner_messages
         ("{n, plural, other {#}}}", None),
         ("{n, plural, other # {x}}", None),
         ("{n, plural, other {x} y}", None),
+        ("{0,choice,0#no files|1#one file}", None),
     ],
 )
 def test_messages_by_hand(text: str, messages: list[str] | None) -> None:

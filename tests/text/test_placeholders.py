@@ -19,6 +19,9 @@ from scaleformer.text.placeholders import keeps_placeholders
         ("<0>a</0>", "<0>b", False),
         ("__x__", "__y__", True),
         ("plain", "llano", True),
+        ("See $t(common.name).", "Vea $t(common.name).", True),
+        ("See $t(common.name).", "Vea $t(común.nombre).", False),
+        ("@:common.hello there", "@:común.hola", False),
     ],
 )
 def test_what_the_source_has_is_kept(source: str, target: str, kept: bool) -> None:

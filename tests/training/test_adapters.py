@@ -127,6 +127,21 @@ def test_every_reader_of_a_weight_sees_its_adapter(attention: str) -> None:
     assert not [name for name in model.state_dict() if "parametrizations" in name]
 
 
+def test_a_parent_is_found_after_a_resume_in_another_folder(
+    parent: Path, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = tmp_path / "run"
+    training.run(configure(run, cache, *OPTIONS, f"init_from={parent.name}", "trainer.max_steps=1"))
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    for steps in (2, 3):
+        training.run(
+            configure(run, cache, *OPTIONS, f"init_from={parent.name}", f"trainer.max_steps={steps}", f"resume={run}")
+        )
+        assert load_model(run).parent["path"] == str(parent / "checkpoints" / "best.ckpt")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

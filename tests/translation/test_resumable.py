@@ -124,3 +124,20 @@ def test_documents_finish_in_order_whatever_the_batches(translator):
     assert [t.source_tokens for t in found] == [
         t.source_tokens for d in documents for t in translator.translate_documents(translator.request([d], CONFIG))
     ]
+
+
+def test_another_precision_begins_anew(translator, tmp_path, caplog, monkeypatch):
+    path = tmp_path / "out.part"
+    interrupt(translator, path, 3)
+    monkeypatch.setattr(Translator, "precision", "bf16")
+    with call(translator, path) as found:
+        assert len(found) == len(DOCUMENTS)
+    assert "other settings: starting over" in caplog.text
+
+
+def test_a_file_that_is_no_translation_stays(translator, tmp_path):
+    (tmp_path / "out.part").write_text("a download\n")
+    refused = pytest.raises(ValueError, match=r"out\.part: is no unfinished translation: move it away")
+    with refused, call(translator, tmp_path / "out.part"):
+        pass
+    assert (tmp_path / "out.part").read_text() == "a download\n"

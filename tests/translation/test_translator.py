@@ -154,7 +154,7 @@ def test_a_tag_stands_before_every_source_that_the_model_reads():
 
 def test_unknown_and_missing_tags_are_refused():
     for data in ({"tag": "2es"}, {"corpora": {"a": {"tag": "2es"}, "b": {"tag": "2de"}}}):
-        with pytest.raises(ValueError, match=r"had a tag: give tag=, one of 2es, 2de$"):
+        with pytest.raises(ValueError, match=r"had a tag: give tag=, one of 2es, 2de; data.tag= for a corpus$"):
             tagged(data).translate([["a"]])
     with pytest.raises(ValueError, match=r"tag='x': the model knows no such tag; it knows 2es, 2de$"):
         tagged({"tag": "2es"}).translate([["a"]], tag="x")

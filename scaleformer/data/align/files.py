@@ -27,10 +27,8 @@ Pair = tuple[str, Path, Path]  # name of the document, file of the source, file 
 def pairs_of_folders(source: Path, target: Path, languages: tuple[str, str], left_out: Counter[str]) -> list[Pair]:
     """The files that both folders have, matched by path without the suffix and the language before it:
     guide/start.en.md and guide/start.es.html are the document guide/start, however their accents are encoded.
-    `left_out` counts files without a partner.
-
-    Raises DataError if either is not a folder, if two files have the same name, or if no names match.
-    """
+    `left_out` counts files without a partner. Raises DataError if either is not a folder, if two files have the same
+    name, or if no names match."""
     sides = [_named(folder, language) for folder, language in zip((source, target), languages, strict=True)]
     names = sorted(set(sides[0]) & set(sides[1]))
     if not names:

@@ -27,10 +27,8 @@ Examples = Mapping[str, Sequence[tuple[Any, ...]]]  # by what they show: split, 
 def inspect_corpus(
     data: DataConfig, config: FilterConfig, most: int = 10, processes: int = 1
 ) -> tuple[dict[str, Any], Examples]:
-    """The numbers of a corpus, for JSON, and at most so many examples of each finding. Reads it four times.
-
-    Raises DataError for a corpus that cannot be read or has no document, and where an optional library is missing.
-    """
+    """The numbers of a corpus, for JSON, and at most so many examples of each finding. Reads it four times. Raises
+    DataError for a corpus that cannot be read or has no document, and where an optional library is missing."""
     sources = {name: source for name, source in split_sources(data).items() if name in SPLITS}
 
     def read() -> Iterator[Split]:

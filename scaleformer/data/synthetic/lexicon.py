@@ -60,8 +60,7 @@ class Verb:
 
 @dataclass(frozen=True)
 class Phrase:
-    """Words and their translation: adverbs (one to one, one to two, two to one), and adjectives and adpositions (one to
-    one)."""
+    """Words with translation: adverbs (one to one, one to two, two to one), adjectives, adpositions (one to one)."""
 
     source: str
     target: str

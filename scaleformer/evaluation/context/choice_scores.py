@@ -89,6 +89,7 @@ def with_margins(
     uses: Sequence[Sequence[Use]],
     translator: Translator,
     context: int,
+    tag: str | None = None,
     progress: Callable[[str], Progress] | None = None,
 ) -> list[list[Use]]:
     """The uses of each document, with the margins of those that can be swapped; the model sees `context` segments of
@@ -99,7 +100,7 @@ def with_margins(
         labelled.append(ContextDocument(document.id, document.source, document.target, phenomena))
     if not any(document.phenomena for document in labelled):
         return [list(own) for own in uses]
-    report = context_report(translator, labelled, generative=False, context=context, progress=progress)
+    report = context_report(translator, labelled, generative=False, context=context, tag=tag, progress=progress)
     margins = iter(outcome.margin for outcome in report.outcomes)
     return [[use if use.wrong is None else replace(use, margin=next(margins)) for use in own] for own in uses]
 

@@ -71,10 +71,8 @@ def score_consistency(
 
 
 def read_variants(path: str) -> dict[str, list[str]]:
-    """A list of terms, one per line: the source term, a tab, its target variants with `|` between them.
-
-    Raises DataError with file and line.
-    """
+    """A list of terms, one per line: the source term, a tab, its target variants with `|` between them. Raises
+    DataError with file and line."""
     found: dict[str, list[str]] = {}
     for number, line in read_lines(path):
         if not line.strip():

@@ -127,6 +127,7 @@ def context_report(
     context: int | None = None,
     mode: Mode = "document",
     decoding: DecodingConfig | None = None,
+    tag: str | None = None,
     progress: Callable[[str], Progress] | None = None,
 ) -> ContextReport:
     """Contrastive and generative scores of all phenomena of the documents.
@@ -135,6 +136,7 @@ def context_report(
     mode      of the translation, as in `Request`
     decoding  of the translation; None for the settings of the model's own run. It must write as many segments as the
               source has, so that they can be compared one by one
+    tag       of what is scored; None for the translator's
     progress  called with "scoring" or "translating", returns the function to report progress to
     Raises ValueError without phenomena, for one outside its document, and for a wrong translation equal to the right.
     """
@@ -152,7 +154,7 @@ def context_report(
     margins: Sequence[float | None] = [None] * len(cases)
     verdicts: Sequence[Verdict | None] = [None] * len(cases)
     if contrastive:
-        margins = _margins(translator, cases, context, track("scoring"))
+        margins = _margins(translator, cases, context, tag, track("scoring"))
     if generative:
         verdicts = _verdicts(translator, cases, context, mode, decoding or translator.decoding, track("translating"))
     outcomes = (
@@ -235,6 +237,7 @@ def _margins(
     translator: Translator,
     cases: Sequence[tuple[ContextDocument, Phenomenon]],
     context: int | None,
+    tag: str | None,
     progress: Progress | None,
 ) -> list[float]:
     sources, targets = [], []
@@ -243,7 +246,7 @@ def _margins(
         for variant in (document.target[end], *phenomenon.wrong):
             sources.append(list(document.source[start : end + 1]))
             targets.append([*document.target[start:end], variant])
-    scores = iter(score_documents(translator, sources, targets, progress=progress))
+    scores = iter(score_documents(translator, sources, targets, tag=tag, progress=progress))
     margins = []
     for _, phenomenon in cases:
         right, *wrong = (next(scores).segments[-1].log_probability for _ in range(1 + len(phenomenon.wrong)))

@@ -17,8 +17,7 @@ from scaleformer.translation.translator import Translator
 
 
 def labelled_documents(documents: Iterable[Document]) -> list[ContextDocument]:
-    """Documents of `scaleformer.data.synthetic.corpus`, whose labels give the wrong forms; documents without labels are
-    left out."""
+    """Labelled documents of `scaleformer.data.synthetic.corpus`, whose labels give the wrong forms; no others."""
     found = []
     for document in documents:
         phenomena = tuple(

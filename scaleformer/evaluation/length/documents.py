@@ -182,10 +182,8 @@ def default_lengths(trained: tuple[str, int]) -> list[LengthSpec]:
 def parse_lengths(
     lengths: Sequence[Any] | None, segments: Sequence[Any] | None, trained: tuple[str, int] | None
 ) -> list[LengthSpec]:
-    """Parse lengths: tokens, "segment" or "whole" in `lengths`, numbers of segments in `segments`, each once.
-
-    Raises ValueError for anything else.
-    """
+    """Parse lengths: tokens, "segment" or "whole" in `lengths`, numbers of segments in `segments`, each once. Raises
+    ValueError for anything else."""
     specs: list[LengthSpec] = []
     for name, unit, values in (("lengths", "tokens", lengths or []), ("segments", "segments", segments or [])):
         if isinstance(values, (str, int)):

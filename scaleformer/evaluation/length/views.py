@@ -25,9 +25,7 @@ class View:
 @dataclass(frozen=True)
 class Window:
     """A sliding window: at most `size` source tokens (or segments), at most `context` of them already translated.
-
-    Raises ValueError unless context < size.
-    """
+    Raises ValueError unless context < size."""
 
     unit: Unit
     size: Positive

@@ -143,8 +143,7 @@ class Attention(nn.Module, ABC):
         return partial(linear, weight=weight, bias=bias) if self.query.int8 is None else Int8Weight(weight, bias)
 
     def step_weight(self) -> Tensor:
-        """(n, D), the joint projection weight of decoder self-attention: one product a step. With biases they are one
-        more column."""
+        """(n, D), the joint projection weight of decoder self-attention: one product a step. Biases add a column."""
         return torch.cat(self.joined())
 
     def joined(self) -> list[Tensor]:

@@ -24,10 +24,8 @@ class Sinusoids(nn.Module):
 
 
 class LearnedPositions(nn.Module):
-    """An embedding for each of the first positions: (L,) -> (L, D), on the scale of token embeddings.
-
-    Raises ValueError for a position without an embedding.
-    """
+    """An embedding for each of the first positions: (L,) -> (L, D), on the scale of token embeddings. Raises ValueError
+    for a position without an embedding."""
 
     def __init__(self, count: int, width: int) -> None:
         super().__init__()

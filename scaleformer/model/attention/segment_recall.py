@@ -33,13 +33,12 @@ class SegmentRecallAttention(Attention):
         s_ij = exp(log g(x) + Q_i . (K_j + P_clip(j-i, -R, R)) / sqrt(d))          for |x| <= near,
         s_ij = exp(log g(x) + b_j + Q_i . (K_j + P_clip(j-i, -R, R)) / sqrt(d))    for the `kept` far tokens,
 
-    and 0 for all others. The salience b_j = w . K_j, w learned for each head, is a token's importance to any query.
-    The kept tokens are the far tokens of highest b_j + r sigma_j before the query; bidirectional attention keeps half
-    of them before it and half, of highest b_j - r sigma_j, after it. The slope r is 0, 0.1, 0.3 or 1 times `recency`,
-    head by head: some heads keep the most salient tokens of the whole document, others the most recent. So attention is
-    an exact softmax over a number of tokens that does not grow with the document: linear, with a decoding state of
-    fixed size (except for the source, in cross-attention). If every far token can be kept, it is softmax over the whole
-    document. Cross-attention has no P.
+    and 0 for all others. The salience b_j = w . K_j, w learned for each head, is a token's importance to any query. The
+    kept tokens are the far tokens of highest b_j + r sigma_j before the query; bidirectional attention keeps half of
+    them before it and half, of highest b_j - r sigma_j, after it. The slope r is 0, 0.1, 0.3 or 1 times `recency`, head
+    by head: some heads keep the most salient tokens of the whole document, others the most recent. So attention is an
+    exact softmax over a fixed number of tokens: linear, with a decoding state of fixed size (except for the source, in
+    cross-attention). If every far token can be kept, it is softmax over the whole document. Cross-attention has no P.
 
     near       all tokens within this many segments of the query's own are seen; 0: its own segment only
     horizon    R

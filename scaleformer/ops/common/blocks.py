@@ -16,8 +16,7 @@ from torch.nn import functional
 
 T = TypeVar("T")
 
-# The numbers in an operand of a block: it bounds memory. Smaller blocks would cost more calls, and cores would wait for
-# one another.
+# The numbers in an operand of a block, to bound memory. Smaller blocks cost more calls, and cores wait for one another.
 BLOCK_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 26}
 # The most numbers in an operand of all blocks together for which all blocks are kept for backward. Products, which take
 # more time and less memory, are always kept.
@@ -109,8 +108,7 @@ def u_windows(
 def _mark(
     u: Tensor, real: Tensor | None, place: Callable[[Tensor], Tensor], start: int, count: int, length: int
 ) -> None:
-    """Fill the last column of u, 1 for a key and 0 elsewhere, and zero the rows of other positions; `place` brings
-    (B, 1, L, 1) into the layout of u."""
+    """Fill the last column of u, 1 for a key, else 0, and zero other rows; `place` lays (B, 1, L, 1) out like u."""
     if real is None and start >= 0 and start + count <= length:
         u[..., -1] = 1.0
         return
@@ -187,8 +185,7 @@ def spread(table: Tensor, copies: int, heads: int) -> Tensor:
 
 
 def table_gradient(weights: Tensor, features: Tensor, table: Tensor) -> Tensor:
-    """The gradient of a table given to `spread`, from products features @ table^T: weights^T features, summed over the
-    copies.
+    """The gradient of a table given to `spread`, of products features @ table^T: weights^T features, a sum over copies.
 
     weights (Y, C, r), features (Y, C, d), Y = copies H; table (1 or H, r, d).
     """

@@ -41,8 +41,7 @@ def sums_gradient(grad: Tensor, means: Tensor, inverse: Tensor) -> Tensor:
 
 
 def softmax_gradient(d_weights: Tensor, weights: Tensor) -> Tensor:
-    """The gradient of scores from that of their softmax weights (..., S), which may be rounded to a lower precision.
-    d_weights is overwritten.
+    """The gradient of scores from that of their softmax weights (..., S), perhaps less precise; overwrites d_weights.
 
     The mean comes from these numbers, not from the output: so they cancel whatever the rounding of products.
     """

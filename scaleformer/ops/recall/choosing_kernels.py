@@ -46,8 +46,7 @@ def _smallest(values, others, chosen, others_chosen, JOINED: tl.constexpr):
 
 @triton.jit
 def _limits(order, count, other_order, other_count, places, JOINED: tl.constexpr, E: tl.constexpr):
-    """The order and the count of the last of the E first keys, LOWEST and 0 where there are fewer: found bit by bit,
-    until E keys are above."""
+    """Order and count of the last of the E first keys, LOWEST and 0 if fewer: found bit by bit, until E are above."""
     least, first = _LOWEST, 0
     number = _reached(order, other_order, least + 1, JOINED)
     if number >= E:

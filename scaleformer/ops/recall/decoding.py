@@ -92,12 +92,9 @@ class RecallCausalState:
         return replace(self, pairs=pairs, salience=salience, bias=bias, **chosen)
 
     def step(self, query: Tensor, pair: Tensor, salience: Tensor, relative: Tensor | None, segments: Tensor) -> Tensor:
-        """Attention of a new token to itself and those before it.
-
-        query (B, H, w), scaled; pair (B, H, 2, w) key and value; salience (B, H); relative (B, H, R), how much the
-        relative scores of the last R tokens, the new one last, exceed that of all earlier tokens; segments (B,), one a
-        row. Returns (B, H, e).
-        """
+        """Attention of a new token to itself and those before it. query (B, H, w), scaled; pair (B, H, 2, w) key and
+        value; salience (B, H); relative (B, H, R), how much the relative scores of the last R tokens, the new one last,
+        exceed that of all earlier tokens; segments (B,), one a row. Returns (B, H, e)."""
         batch, heads, width = query.shape
         if not torch.equal(segments, self.segment):
             rows = (segments > self.segment).nonzero()[:, 0]
@@ -240,12 +237,9 @@ def recall_causal_init(
 def recall_causal_step(
     q: Tensor, k: Tensor, v: Tensor, rel: Tensor | None, salience: Tensor, segments: Tensor, state: RecallCausalState
 ) -> tuple[Tensor, RecallCausalState]:
-    """Attention of one new token to itself and those before it.
-
-    q, k (B, H, d), v (B, H, e), salience (B, H); segments (B,) the segment of the token in each row; rel (2R+1, d) or
-    (H, 2R+1, d) or None. Returns (B, H, e) in the dtype of v and the state, which is updated in place. Raises
-    ValueError if they do not fit together.
-    """
+    """Attention of one new token to itself and those before it. q, k (B, H, d), v (B, H, e), salience (B, H); segments
+    (B,) the segment of the token in each row; rel (2R+1, d) or (H, 2R+1, d) or None. Returns (B, H, e) in the dtype of
+    v and the state, which is updated in place. Raises ValueError if they do not fit together."""
     check_step(q, k, v, rel, segments, state.start.shape[0])
     if salience.shape != q.shape[:2]:
         raise ValueError(f"salience has shape {tuple(salience.shape)}: it must be {tuple(q.shape[:2])}")

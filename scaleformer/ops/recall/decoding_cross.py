@@ -19,8 +19,7 @@ from scaleformer.ops.segments.layout import clean_segments
 
 @dataclass
 class Seen:
-    """The source tokens that hypotheses see from their current segments; M = B*K rows, or B where all K hypotheses of
-    a document see the same.
+    """The source tokens that hypotheses see from their current segments; M = B*K rows, or B if all K see the same.
 
     segments  (M,) long
     keys      (M, H, d, n), n the most tokens that any row sees
@@ -254,12 +253,9 @@ def recall_cross_state(
 
 @torch.no_grad()
 def recall_cross_step(q: Tensor, segments: Tensor, state: RecallCrossState) -> Tensor:
-    """Attention of the K hypotheses of each document to their source.
-
-    q (B, H, K, d); segments (B, K) integers, the segment of each hypothesis. Returns (B, H, K, e) in the dtype of q.
-    A step reads the keys of 2N + 1 segments, for every hypothesis as many as the longest such range has, and the kept
-    keys.
-    """
+    """Attention of the K hypotheses of each document to their source. q (B, H, K, d); segments (B, K) integers, the
+    segment of each hypothesis. Returns (B, H, K, e) in the dtype of q. A step reads the keys of 2N + 1 segments, for
+    every hypothesis as many as the longest such range has, and the kept keys."""
     batch, heads, beams, _ = q.shape
     check_segments("segments", segments, batch, beams)
     if 0 in (batch, beams):

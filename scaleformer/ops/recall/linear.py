@@ -33,8 +33,7 @@ from scaleformer.ops.segments.windows import (
     to_tiles,
 )
 
-# Scores are base-2 logarithms: on a CPU torch's exp is many times slower where the result underflows, exp2 is not
-# (torch 2.13, Intel).
+# Scores are base-2 logarithms: on a CPU torch's exp, unlike exp2, is very slow on underflow (torch 2.13, Intel).
 BITS = math.log2(math.e)
 # The most scores of a call whose weights are kept for backward: about as many as scores of all pairs have where the
 # linear form becomes the faster one, with batches of the usual size. On a GPU memory is dearer.
@@ -144,8 +143,7 @@ class _Scores(NamedTuple):
 
 
 class _Terms(NamedTuple):
-    """The gate (H, 2N+4), its last entry for hidden keys, and the table of distances (1 or H, d, R or 2R) or None; both
-    in bits."""
+    """The gate (H, 2N+4), the last for hidden keys, and the distances' table (1 or H, d, R or 2R) or None; in bits."""
 
     gate: Tensor
     table: Tensor | None
@@ -207,8 +205,7 @@ class _Call(Windows):
             own.index_add_(0, self.rows, copies)
 
     def gather(self, group: TileGroup) -> tuple[Tensor, Tensor, Tensor]:
-        """The queries (m, H, T, d) of a group; its keys (m, H, W, d) and values (m, H, W, e), valid until the next
-        call."""
+        """A group's queries (m, H, T, d), keys (m, H, W, d) and values (m, H, W, e), all valid until the next call."""
         query = self.q.index_select(0, group.tiles)
         return query, self.keys.gather(group.blocks), self.values.gather(group.blocks)
 

@@ -183,8 +183,7 @@ def _with_room(group: TileGroup, room: int, sides: int, copies: int) -> TileGrou
 
 
 def _query(group: TileGroup, row: Tensor, own: Tensor, near: int, sides: int, total: int) -> QuerySegments:
-    """The segments of a group whose tiles are in `row` (m, 1) and whose queries have the segment numbers `own` (m, T),
-    all below `total`."""
+    """The segments of a group with tiles in `row` (m, 1) and queries in segments `own` (m, T), all below `total`."""
     slots, dtype, reach = group.slot.shape[1], group.slot.dtype, near + 1
     number = torch.arange(slots - 3 - 2 * near, device=own.device)  # (n,)
     inside = (own[..., None] - own[:, :1, None] == number).to(dtype)  # (m, T, n)

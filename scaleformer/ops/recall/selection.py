@@ -84,8 +84,7 @@ class RankedKeys:
         return (self.order.shape[-1] - 1 - too_few).clamp(min=0).to(self.rank.dtype)
 
     def among(self, ends: Ends) -> Tensor:
-        """The ranks kept among the first keys, up to each end: (B, H, E, N), highest first; `NONE` where keys run
-        out."""
+        """The ranks kept among the first keys, up to each end: (B, H, E, N), highest first; `NONE` if keys run out."""
         own = _take(self.blocks, ends.block).masked_fill_(ends.beyond, NONE)  # (B, H, E, 32)
         return torch.cat([_take(self.tops, ends.whole), own], dim=-1).topk(self.count).values
 

@@ -83,8 +83,7 @@ class TilePlan:
 def plan_tiles(
     numbers: Numbers, real: Tensor | None, near: int, causal: bool, horizon: int | None, heads: int, dtype: torch.dtype
 ) -> TilePlan:
-    """The plan; `real` (B, L_K) bool is False at pads, or None without pads; `horizon` R is None without relative
-    positions.
+    """The plan; `real` (B, L_K) bool is False at pads, or None without; `horizon` R is None without relative positions.
 
     The window of a tile holds the keys within N = `near` segments of any of its queries and, with relative positions,
     the keys at the R - 1 positions before its first query and after its last.
@@ -115,8 +114,7 @@ def plan_tiles(
     high = torch.maximum((end_near + BLOCK - 1) // BLOCK, low)  # block after its last
     if causal or horizon is not None:  # a window covers positions before, in and after the tile
         begin, own, margin = start // BLOCK, size // BLOCK, -(-max((horizon or 1) - 1, 0) // BLOCK)
-        # A tile beyond the last key and the horizon is moved back to them, else its window would reach back over all
-        # pads between.
+        # A tile beyond the last key and the horizon is moved back to them, else its window would span all pads between.
         ends = torch.full_like(row, length) if real is None else stop
         begin = torch.minimum(begin, -(-ends // BLOCK) + margin)
         low = torch.minimum(low, begin - margin).clamp(min=0)
@@ -182,9 +180,8 @@ class _Tiles(NamedTuple):
 
 
 def _together(sides: list[list[int]], own: int, most: int, alike: float) -> list[tuple[slice, int, int, int]]:
-    """Runs of tiles in order of decreasing width: at most `most` blocks in all, no tile narrower than a share `alike`
-    of the widest. For each run: its slice, the largest part ahead, the width, and the most segments of a tile's
-    queries."""
+    """Runs of tiles by decreasing width: at most `most` blocks in all, no tile narrower than a share `alike` of the
+    widest. For each run: its slice, the largest part ahead, the width, the most segments of a tile's queries."""
     befores, afters, spans = sides
     runs: list[tuple[slice, int, int, int]] = []
     begin = ahead = behind = segments = 0

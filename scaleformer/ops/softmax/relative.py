@@ -79,11 +79,8 @@ def near_softmax_attention(
     key_mask: Tensor | None = None,
 ) -> Tensor:
     """`relative_softmax_attention` of a text whose bias (..., 2M+1) is -inf at the distances -M and M, so that no query
-    reads a key farther away: each chunk of M queries reads 2 M keys, 3 M unless causal.
-
-    O(L M d) time, O(L M) memory; pads are at the end of a row. Arguments, result and errors are those of
-    `relative_softmax_attention`.
-    """
+    reads a key farther away: each chunk of M queries reads 2 M keys, 3 M unless causal. O(L M d) time, O(L M) memory;
+    pads are at the end of a row. Arguments, result and errors are those of `relative_softmax_attention`."""
     length, reach = q.shape[2], bias.shape[-1] // 2
     after = 0 if causal else reach
     if 2 * reach + after >= length:

@@ -37,7 +37,7 @@ class ProseFile:
 
     def __init__(self, content: bytes, name: str, format: str, language: str, grain: str, target: str = "") -> None:
         check_language(format, language, grain)
-        self._name, self._format, self._grain = name, format, grain
+        self._name, self._format, self._grain, self._target = name, format, grain, target
         self.given: Mapping[int, tuple[str | Span, ...]] = {}
         self._changes: list[list[Change]] = []
         self._file, self.segments = read_prose(content, name, format, language, grain, target)
@@ -76,7 +76,8 @@ class ProseFile:
 
     def read_written(self, content: bytes, name: str) -> BlockFile:
         """A translation of the file. Raises DataError."""
-        return read_prose(content, name, self._format, "", "none" if self._grain == "none" else "", written=True)[0]
+        grain = "none" if self._grain == "none" else ""
+        return read_prose(content, name, self._format, "", grain, self._target, written=True)[0]
 
 
 Opened = LinesFile | ProseFile

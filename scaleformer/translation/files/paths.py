@@ -60,6 +60,8 @@ def plan_files(
     if single and not folder.is_dir() and not output.endswith(os.sep):
         plan.pairs.append((Path(inputs[0]), folder))
     else:
+        if folder.is_file():
+            raise DataError(f"output={output}: is a file: several translations need a folder")
         for name in inputs:
             _add(plan, Path(name), folder)
     for source, target in plan.pairs:

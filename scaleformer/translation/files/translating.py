@@ -95,7 +95,7 @@ def translate_files(
     notes: dict[str, Counter[Path]] = defaultdict(Counter)
     found: tuple[Request, list[Translation]] = Request([], setup.decoding), []
     if tasks:
-        found = _translate(plan, setup, tasks, record, settings, notes)
+        found = _translate(plan, setup, tasks, record, settings, notes, bad)
     elif unchanged and not bad:  # an earlier call was broken off after it had written all
         plan.part.unlink(missing_ok=True)
     if update and (tasks or unchanged):
@@ -131,9 +131,11 @@ def _translate(
     record: Record,
     settings: str,
     notes: dict[str, Counter[Path]],
+    bad: list[str],
 ) -> tuple[Request, list[Translation]]:
     """Translate the documents of the files, keep the record, and write those whose translation does not exist; return
-    the request and the judged translations. notes: counts what was left out or misplaced, by reason and file."""
+    the request and the judged translations. notes: counts what was left out or misplaced, by reason and file; bad: gets
+    the names of files that cannot be written."""
     request = setup.request([document for task in tasks for document in task.documents()])
     with resumable_translations(setup.translator, request, plan.part) as translations:
         request, translations = setup.counted(request, translations)
@@ -144,7 +146,14 @@ def _translate(
         for task in tasks:
             counts: Counter[str] = Counter()
             task.found = [next(rest) for _ in task.file.documents]
-            content, now = task.file.write(task.found, counts), read_bytes(task.target)
+            try:
+                content, now = task.file.write(task.found, counts), read_bytes(task.target)
+            except DataError as error:
+                if len(plan.pairs) == 1:
+                    raise
+                log.warning("%s", error)
+                bad.append(str(task.source))
+                continue
             if task.target in plan.kept and now != content:
                 continue
             for reason, count in counts.items():

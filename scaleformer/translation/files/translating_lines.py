@@ -88,10 +88,8 @@ class LinesTask:
 
 def translate_lines(setup: Setup, task: LinesTask) -> tuple[Request, list[Translation]]:
     """Translate the documents, and write them: to a file together, to a pipe one by one. Reports on stderr. Returns
-    them as they were asked for, and their judged translations.
-
-    Raises ValueError (DataError for the input) in one line before translating anything, OSError.
-    """
+    them as they were asked for, and their judged translations. Raises ValueError (DataError for the input) in one line
+    before translating anything, OSError."""
     translator, n_best = setup.translator, setup.decoding.n_best
     if task.output_format == "text" and n_best > 1:
         raise ValueError(f"decoding.n_best={n_best}: text can hold only one translation: set output_format=jsonl")

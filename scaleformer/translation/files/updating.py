@@ -63,7 +63,10 @@ def describe(task: FileTask, content: bytes, now: bytes | None, settings: str) -
     except DataError:  # too large when translated: where it is edited, a copy is kept
         return FileRecord(*hashes, *segments, [], [[] for _ in places], [[] for _ in places], "")
     written = [block.text for block in file.blocks]
-    places = follow_places(texts, written, places)
+    pairs = zip(places, follow_places(texts, written, places), strict=True)
+    # what has no translation may be no block there, and another one does not stand for it
+    same = [(n, n and written[n[0]][slice(*n[1:])].split() == texts[o[0]][slice(*o[1:])].split()) for o, n in pairs]
+    places = [new if stays else [] for new, stays in same]
     kept = [list(cut_segment(file.blocks[place[0]], *place[1:]).kept) if place else [] for place in places]
     return FileRecord(*hashes, *segments, written, places, kept, _frame(file, places))
 

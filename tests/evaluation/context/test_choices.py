@@ -8,14 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from scaleformer.evaluation.context.choice_scores import count_right, find_uses, score_choices, score_classes
+from scaleformer.evaluation.context import contrastive
+from scaleformer.evaluation.context.choice_scores import (
+    count_right,
+    find_uses,
+    score_choices,
+    score_classes,
+    with_margins,
+)
 from scaleformer.evaluation.context.choices import SHIPPED, Choice, When, read_choices
 from scaleformer.evaluation.saved_translations import TranslatedDocument
 from scaleformer.system.errors import DataError
 from scaleformer.translation.log_probabilities import score_documents
 from scaleformer.translation.translator import Translator
 from tests.commands.calls import error_line, run_command
-from tests.runs import make_run, write_corpus
+from tests.runs import DOCUMENTS, make_run, write_corpus
 
 YOU = Choice(
     "you",
@@ -189,6 +196,44 @@ def test_wrong_calls_of_the_command(choices, tmp_path):
     file = tmp_path / "one.jsonl"
     file.write_text(json.dumps({"id": "1", "source": ["b"], "target": ["c"], "hypothesis": ["d"]}), encoding="utf-8")
     assert "no reference uses exactly one class of article" in error_line(choices(f"translations={file}"))
-    assert "data= is what checkpoint=" in error_line(choices(f"translations={file}", "data=jsonl", "data.path=x"))
+    assert "data= is for checkpoint=" in error_line(choices(f"translations={file}", "data=jsonl", "data.path=x"))
     error = error_line(choices(f"translations={file}", "choices=en-es/yuo"))
     assert "en-es/it, en-es/terms, en-es/you" in error
+
+
+def test_what_only_checkpoints_read_is_refused(choices, tmp_path):
+    file = tmp_path / "one.jsonl"
+    file.write_text(json.dumps({"id": "1", "source": ["a"], "target": ["ein"], "hypothesis": ["d"]}), encoding="utf-8")
+    for given in ("max_documents=1", "mode=segment", "max_tokens=40", "decoding.beam_size=9", "contrastive=false"):
+        line, name = error_line(choices(f"translations={file}", given)), given.partition("=")[0]
+        assert line == f"error: {name}= is for checkpoint=, and translations= are what they are: leave it out\n"
+    again = f"choices=[{tmp_path / 'article.yaml'},{tmp_path / 'article.yaml'}]"
+    assert "article stands in two files: give each a name" in error_line(choices(f"translations={file}", again))
+
+
+def test_a_corpus_without_a_use_is_told_and_others_are_scored(choices, tmp_path):
+    none = [{"id": "1", "source": ["b"], "target": ["c"]}]
+    corpora = {
+        name: {"path": str(write_corpus(tmp_path / name, documents=documents)), "format": "jsonl"}
+        for name, documents in (("none", none), ("some", DOCUMENTS))
+    }
+    run = make_run(tmp_path / "run", {"data": {"corpora": corpora}})
+    code, out, err = choices(f"checkpoint={run}", "contrastive=false")
+    assert code == 0, err
+    assert "none-test: no reference uses exactly one class of article" in out
+    assert [path.name for path in (run / "results").glob("choices-*test.json")] == ["choices-article-some-test.json"]
+
+
+def test_tagged_models_are_scored_with_their_tag(tmp_path, monkeypatch):
+    asked = []
+    real = contrastive.score_documents
+
+    def spied(*args, tag=None, **kwargs):
+        asked.append(tag)
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(contrastive, "score_documents", spied)
+    models = Translator.load(make_run(tmp_path / "run"), "cpu")
+    uses = [find_uses([YOU], document(*HYPOTHESIS), 3)]
+    with_margins([document(*HYPOTHESIS)], uses, models, 0, "x")
+    assert asked == ["x"]

@@ -84,8 +84,7 @@ class LongformerAttention(SoftmaxAttention):
         return self.output(self._merge(self.attend(query, key, value, layout)))  # (B, L, D)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
-        """With projections of their own, those of the global tokens are further heads: query, key, value
-        (B, 2H, L, d)."""
+        """With their own projections, global tokens are further heads: query, key, value (B, 2H, L, d)."""
         mask = None if self.causal else layout.mask  # pads stand at the end: no real query sees one
         chosen = self._chosen(layout) if self.segment_tokens else self.global_tokens
         parts = []
