@@ -7,6 +7,7 @@ the translation of the singular, the others are that of the plural.
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -43,7 +44,8 @@ class PoFile:
 
     def __init__(self, content: bytes, name: str, written: bool = False) -> None:
         self._name = name
-        self._raw = content.splitlines(keepends=True)
+        self._bom = BOM_UTF8 * content.startswith(BOM_UTF8)  # before a comment, too
+        self._raw = content.removeprefix(self._bom).splitlines(keepends=True)
         lines, self._encoding = decoded(content, name)
         self._wraps = all(len(line) <= WIDTH + 1 for line in lines if not line.startswith("#"))
         self._messages = list(find_messages(lines, name, self._encoding))
@@ -138,7 +140,7 @@ class PoFile:
                 lines[flags] = new if old.lstrip().startswith(b"#,") else b"#, fuzzy" + self._newline + old
             if confidence is not None:
                 lines[comment] = b"# confidence: %.0f" % confidence + self._newline + lines[comment]
-        content = b"".join(lines)
+        content = self._bom + b"".join(lines)
         return content.replace(b"charset=CHARSET", b"charset=UTF-8", 1) if told else content  # as of a template
 
     @property

@@ -293,3 +293,12 @@ def test_a_template_gets_the_name_of_its_encoding() -> None:
     wanted = template.replace("CHARSET", "UTF-8").replace('"cat"\nmsgstr ""', '"cat"\nmsgstr "gató"')
     assert translate(read(template), lambda segment: "gató")[0].decode() == wanted
     assert read(template).write([[]]) == template.encode()
+
+
+def test_a_comment_before_the_first_message_comes_after_the_mark_of_utf_8() -> None:
+    content = '\ufeffmsgid "cat"\nmsgstr ""\n'.encode()
+    file, segments = read_prose(content, "a.po", "po", "en", "sentence")
+    data = file.write(prose_changes(segments, ["CAT"], Counter(), told={0: (31.4, True)}))
+    assert data.decode() == '\ufeff# confidence: 31\n#, fuzzy\nmsgid "cat"\nmsgstr "CAT"\n'
+    assert unchanged(file) == content
+    assert [block.text for block in PoFile(data, "a.po", written=True).blocks] == ["CAT"]
