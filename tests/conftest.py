@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,24 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 if not Path("/dev/nvidia0").exists():  # kernels for GPUs are run by Triton's interpreter
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
+from scaleformer.report.curves import plot_learning_curves
+from scaleformer.training import run as training
 from tests.trainings import FAST, SMALL, Command
 
 ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _without_curves() -> Iterator[None]:
+    """Trainings of a few steps would spend most of their time on their figure: only those with `curves` draw it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "plot_learning_curves", lambda _: None)
+        yield
+
+
+@pytest.fixture
+def curves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "plot_learning_curves", plot_learning_curves)
 
 
 @pytest.fixture(scope="session")

@@ -33,6 +33,7 @@ def offline(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setenv("WANDB_DATA_DIR", str(tmp_path))  # restored after each test
 
 
+@pytest.mark.usefixtures("curves")
 def test_a_run_and_its_resumption(tmp_path: Path) -> None:
     run = tmp_path / "run"
     options = ("logger=wandb", "trainer.log_every_n_steps=1", "trainer.val_check_interval=1", "test.ter=false")
@@ -130,6 +131,7 @@ def events(run: Path) -> EventAccumulator:
     return read.Reload()
 
 
+@pytest.mark.usefixtures("curves")
 def test_tensorboard_holds_curves_samples_and_tables_over_a_resume(tmp_path: Path) -> None:
     run, cache = tmp_path / "run", tmp_path / "cache"
     trained(run, cache, "logger=tensorboard", "trainer.max_steps=2")
@@ -161,6 +163,7 @@ def test_markdown_in_a_table_of_texts_is_escaped() -> None:
     ]
 
 
+@pytest.mark.usefixtures("curves")
 def test_mlflow_holds_curves_samples_and_tables_over_a_resume(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)

@@ -29,6 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pytorch_lightning",
 TIMES = ("train/tokens_per_second", "train/data_share")
 
 
+@pytest.mark.usefixtures("curves")
 def test_two_runs_give_the_same_losses_and_files(tmp_path: Path, capsys) -> None:
     cache = tmp_path / "cache"  # written by the first run, read by the second
     options = (*FAST, "trainer.max_steps=5", "trainer.val_check_interval=2", "model.dropout=0.2")
