@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 
 from scaleformer.data.prepare import prepare
 from scaleformer.data.prepare_config import PrepareConfig
+from scaleformer.data.prepare_report import PrepareReport
+from scaleformer.data.quality.checks import BITS, UNSURE_BIT
 from scaleformer.data.quality.config import FilterConfig
 from scaleformer.data.quality.decisions import decide, leaking_documents, related_documents, repeated_runs
 from scaleformer.data.quality.splitting import assign_groups, group_documents, proposal
@@ -206,3 +209,17 @@ def test_related_documents_stand_in_one_split(tmp_path: Path) -> None:
     assert {split: len(names) for split, names in kept.items()} == {"train": 42, "valid": 6, "test": 12}
     for names in kept.values():
         assert {name[:-1] for name in names if name[-1] == "a"} == {name[:-1] for name in names if name[-1] == "b"}
+
+
+def test_doubts_of_the_language_count_beside_those_of_the_alignment_alone() -> None:
+    found = surveyed([("", document("a", "one", "two", "three"))], language=True)
+    found.columns["faults"] = np.array([UNSURE_BIT, BITS["language"], 0])
+    for filters, wanted in (({"language": True}, [1]), ({"language": True, "alignment": 0.5}, [0, 1])):
+        config = FilterConfig(**filters, documents=1)
+        decisions = decide(found, config, config.active())
+        assert np.flatnonzero(decisions.reasons == decisions.names.index("language")).tolist() == wanted
+
+
+def test_what_is_left_out_is_counted_in_segments() -> None:
+    report = PrepareReport(dropped_segments=Counter(duplicates=350), dropped_documents=Counter(duplicates=1, short=2))
+    assert report.reasons() == "350 duplicates, 2 short"
