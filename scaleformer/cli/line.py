@@ -36,7 +36,8 @@ def split_flags(arguments: Iterable[str]) -> tuple[list[str], list[str]]:
         name, equals, value = argument.partition("=")
         if name in VALUED:
             values = [value] if equals else list(islice(rest, 1))
-            if name in PATHS and os.path.isdir(values[0]):  # Hydra takes a relative one for a folder of the program
+            # Hydra takes a relative folder of settings for one of the program
+            if name in PATHS and values and os.path.isdir(values[0]):
                 values = [os.path.abspath(values[0])]
             flags += [f"{name}={values[0]}"] if equals else [name, *values]
         else:
@@ -90,10 +91,10 @@ def typed(argument: str, kind: type, sweep: bool = False) -> str:
             _refuse_twice(key, yaml.compose(re.sub(r"([{,]\s*[\w.-]+):", r"\1: ", value), yaml.BaseLoader))
     name = key.lstrip("+")
     hint = str | None if "/" in name else type_of(kind, name)  # a group choice is a file name
-    if hint is None and "." in name:  # of a group that the command hands on, as a training has it
-        from scaleformer.training.settings import Settings
+    if hint is None and name.startswith("data."):  # which the command hands on as a training has it
+        from scaleformer.data.config import DataConfig
 
-        hint = type_of(Settings, name)
+        hint = type_of(DataConfig, name.removeprefix("data."))
     hint = plain_type(hint)
     kinds = get_args(hint) if get_origin(hint) is Union else (hint,)
     group = any(map(is_dataclass, kinds))

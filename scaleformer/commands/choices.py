@@ -86,7 +86,7 @@ def main(options: Options, given: Sequence[str]) -> None:
         raise ValueError("nothing to score: give checkpoint=RUN, or translations=FILE.jsonl that were saved")
     if not checkpoints and (useless := [one for one in given if re.match(OF_CHECKPOINTS, one)]):
         name = useless[0].partition("=")[0]
-        raise ValueError(f"{name}= is for checkpoint=, and translations= are what they are: leave it out")
+        raise ValueError(f"{name}= is for checkpoint=, and saved translations do not follow it: leave it out")
     if twice := [name for name, count in Counter(choice.name for choice in choices).items() if count > 1]:
         raise ValueError(f"choices: {twice[0]} stands in two files: give each a name of its own")
     if options.output is None and len(names) > 1:

@@ -22,6 +22,7 @@ from scaleformer.text.documents import Document
 from scaleformer.text.languages import is_code
 
 SPLITS = ("train", "valid", "test")
+NO_LANGUAGES = ("src", "tgt", "trg", "txt", "ref", "raw")  # as suffixes of files, though some are codes of ISO 639
 ONE_DOCUMENT = 50  # lines; more of them are rarely meant to be one document
 
 
@@ -180,7 +181,7 @@ def segmentation(config: DataConfig) -> dict[str, str | None]:
     found: dict[str, str | None] = dict.fromkeys(("grain", "source_language", "target_language"))
     if config.format == "text":
         suffixes = {"source_language": config.source_suffix, "target_language": config.target_suffix}
-        found |= {name: code for name, code in suffixes.items() if is_code(code)}
+        found |= {name: code for name, code in suffixes.items() if is_code(code) and code not in NO_LANGUAGES}
     report = Path(config.path or "") / "report.json"
     if config.format == "jsonl" and report.is_file():
         with suppress(ValueError, OSError, KeyError, TypeError, AttributeError):

@@ -281,7 +281,7 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
     elif error.status_code == 404 and text == "Not Found":
         text = f"{shown(request.url.path)}: no such path; /docs lists all paths"
     elif text == "There was an error parsing the body":
-        error.status_code, text = 422, "the body is not JSON in UTF-8"
+        error.status_code, text = 422, "the body cannot be read: wanted JSON in UTF-8, or a form"
     said = {"error": text} | ({"message": text} if request.url.path.startswith("/v2/") else {})  # as DeepL says it
     return JSONResponse(said, error.status_code, error.headers)  # type: ignore[arg-type]
 

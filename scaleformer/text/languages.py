@@ -20,10 +20,9 @@ def base_language(code: str) -> str:
 
 
 def is_code(code: str) -> bool:
-    """Whether a text is a code of ISO 639: two letters, or three but for the usual suffixes of files."""
+    """Whether a text is a code of ISO 639: two letters, or any three."""
     base = base_language(code)
-    known = base in TWO_LETTERS.split() if len(base) == 2 else base not in ("src", "tgt", "trg", "txt", "ref", "raw")
-    return bool(_CODE.fullmatch(code)) and known
+    return bool(_CODE.fullmatch(code)) and (len(base) == 3 or base in TWO_LETTERS.split())
 
 
 def check_code(name: str, code: str) -> None:

@@ -303,4 +303,19 @@ def test_a_folder_of_settings_is_that_of_the_caller(tmp_path: Path, monkeypatch:
     for given in (["--config-path", "run"], ["--config-path=run"], ["-cp", "run"]):
         wanted = [word.replace("run", str(tmp_path / "run")) for word in given]
         assert split_flags([*given, "a=1"]) == (wanted, ["a=1"])
-    assert split_flags(["--config-path", "pkg://x"]) == (["--config-path", "pkg://x"], [])
+    for words in (["--config-path", "pkg://x"], ["--config-path"]):
+        assert split_flags(words) == (words, [])
+
+
+def test_quoting_does_not_load_what_only_a_training_needs() -> None:
+    program = (
+        "import sys\n"
+        "from scaleformer.cli.command import module_of, names_of\n"
+        "from scaleformer.cli.line import typed\n"
+        "kind = names_of(module_of('evaluate'))\n"
+        "print([typed(f'{name}=1', kind) for name in ('decoding.beam_size', 'data.path', 'hydra.run.dir')])\n"
+        "assert 'pytorch_lightning' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    wanted = ["decoding.beam_size=1", "data.path='1'", "hydra.run.dir=1"]
+    assert (done.returncode, done.stdout) == (0, f"{wanted}\n"), done.stderr

@@ -199,4 +199,5 @@ def test_a_translated_file_is_fetched_without_the_token(translator: Translator) 
 
 def test_a_body_that_is_no_text(server: Running) -> None:
     response = server.client.post("/translate", content=b'{"q": "\xff"}', headers={"Content-Type": "application/json"})
-    assert (response.status_code, error_of(response)) == (422, "the body is not JSON in UTF-8")
+    assert response.status_code == 422
+    assert error_of(response) == "the body cannot be read: wanted JSON in UTF-8, or a form"

@@ -55,7 +55,7 @@ class SegmentChecks:
 
     script      most letters belong to scripts with less than `SHARE` of that side of the corpus
     language    a language other than the side's is likelier by `MARGIN`, for texts of at least `TELLING_LETTERS`; off
-                for languages that py3langid does not know, or if none is given
+                for languages that py3langid does not know (a warning names them), or if none is given
     repetition  less than `DISTINCT` of at least `FEWEST_WORDS` words are distinct, on one side only
     everything  look also for what no filter takes
     Raises DataError if py3langid is needed but not installed.

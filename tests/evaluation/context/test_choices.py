@@ -206,7 +206,7 @@ def test_what_only_checkpoints_read_is_refused(choices, tmp_path):
     file.write_text(json.dumps({"id": "1", "source": ["a"], "target": ["ein"], "hypothesis": ["d"]}), encoding="utf-8")
     for given in ("max_documents=1", "mode=segment", "max_tokens=40", "decoding.beam_size=9", "contrastive=false"):
         line, name = error_line(choices(f"translations={file}", given)), given.partition("=")[0]
-        assert line == f"error: {name}= is for checkpoint=, and translations= are what they are: leave it out\n"
+        assert line == f"error: {name}= is for checkpoint=, and saved translations do not follow it: leave it out\n"
     again = f"choices=[{tmp_path / 'article.yaml'},{tmp_path / 'article.yaml'}]"
     assert "article stands in two files: give each a name" in error_line(choices(f"translations={file}", again))
 
