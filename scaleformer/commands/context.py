@@ -54,15 +54,9 @@ def main(options: Options, given: Sequence[str]) -> None:
     documents, corpus = _documents(translator, options, decoding, given)
     with translation_bars() as bar:
         report = context_report(
-            translator,
-            documents,
-            contrastive=options.contrastive,
-            generative=options.generative,
-            context=options.context,
-            mode=mode,
-            decoding=decoding,
-            progress=bar,
-        )
+            translator, documents, contrastive=options.contrastive, generative=options.generative,
+            context=options.context, mode=mode, decoding=decoding, progress=bar,
+        )  # fmt: skip
     name = f"context-{options.split}"
     if options.input is not None:
         stem = Path(options.input).name.split(".")[0]

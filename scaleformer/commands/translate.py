@@ -185,14 +185,6 @@ def _setup(options: Options, given: Sequence[str]) -> Setup:
     confidence = Confidence.of(translator) if asked else None
     judging = confidence, options.min_confidence, options.unsure
     return Setup(
-        translator,
-        decoding,
-        options.mode or own,
-        options.max_tokens,
-        memory,
-        terms,
-        *judging,
-        (source, target),
-        table,
-        auto,
-    )
+        translator, decoding, options.mode or own, options.max_tokens, memory, terms, *judging, (source, target),
+        table, auto,
+    )  # fmt: skip

@@ -110,25 +110,13 @@ class Tokenizer:
         model = io.BytesIO()
         try:
             spm.SentencePieceTrainer.train(
-                sentence_iterator=sentences(),
-                model_writer=model,
-                vocab_size=vocab_size,
-                model_type=model_type,
-                byte_fallback=byte_fallback,
-                character_coverage=character_coverage,
-                split_digits=split_digits,
-                pad_id=PAD,
-                unk_id=UNK,
-                bos_id=BOS,
-                eos_id=EOS,
-                pad_piece=SPECIAL_PIECES[PAD],
+                sentence_iterator=sentences(), model_writer=model, vocab_size=vocab_size, model_type=model_type,
+                byte_fallback=byte_fallback, character_coverage=character_coverage, split_digits=split_digits,
+                pad_id=PAD, unk_id=UNK, bos_id=BOS, eos_id=EOS, pad_piece=SPECIAL_PIECES[PAD],
                 user_defined_symbols=[*SPECIAL_PIECES[SEP:], *(f"<{tag}>" for tag in tags)],
-                normalization_rule_name="identity",
-                remove_extra_whitespaces=False,
-                num_threads=1,
+                normalization_rule_name="identity", remove_extra_whitespaces=False, num_threads=1, minloglevel=2,
                 max_sentence_length=2**30,  # the default drops longer lines in silence; this is the most it takes
-                minloglevel=2,
-            )
+            )  # fmt: skip
         except RuntimeError as error:
             if not failures:
                 raise ValueError(_training_message(str(error), vocab_size, count, byte_fallback)) from error

@@ -129,14 +129,9 @@ def _chosen(run: Mapping[str, Any], settings: Mapping[str, Any] | None, config: 
             )
     own = settings is None or _same(trained, sources[split])
     return ChosenCorpus(
-        sources[split],
-        split,
-        "" if own else _name(config),
-        target_language(config),
-        own and split == test_split(run),
-        config.tag,
-        _name(config),
-    )
+        sources[split], split, "" if own else _name(config), target_language(config),
+        own and split == test_split(run), config.tag, _name(config),
+    )  # fmt: skip
 
 
 def result_label(corpus: str, split: str) -> str:

@@ -219,21 +219,12 @@ class Opened:
         translation = done.translation
         best, *_ = translation.hypotheses
         found = TranslatedDocument(
-            id=source.name,
-            target=list(best.segments),
-            finished=best.finished,
-            score=best.score,
-            log_probability=best.log_probability,
-            source_tokens=translation.source_tokens,
-            cut=list(best.cut),
-            long=self._long(source.segments),
-            empty=empty_places(source.segments, translation),
-            shared=list(best.shared),
-            changed=_changed(source.draft, best.segments),
-            alignments=in_pharaoh(done),
-            remembered=list(source.remembered),
-            **in_numbers(translation),
-        )
+            id=source.name, target=list(best.segments), finished=best.finished, score=best.score,
+            log_probability=best.log_probability, source_tokens=translation.source_tokens, cut=list(best.cut),
+            long=self._long(source.segments), empty=empty_places(source.segments, translation),
+            shared=list(best.shared), changed=_changed(source.draft, best.segments), alignments=in_pharaoh(done),
+            remembered=list(source.remembered), **in_numbers(translation),
+        )  # fmt: skip
         if source.settings.decoding.n_best > 1:
             found.n_best = [
                 Alternative(

@@ -188,19 +188,12 @@ def build(config: Mapping[str, Any], signals: SignalWatch, given: Sequence[str] 
         free = sum(p.numel() for p in model.parameters() if p.requires_grad)
         notes.append(f"adapter.rank={settings.adapter.rank}: {free:,} parameters train, the parent's stay")
     emphasis = Emphasis(forms, data.target_tokenizer) if (forms := settings.emphasis.forms()) else None
+    here = {**config, "folder": str(Path.cwd())}
     module = TranslationModule(
-        model,
-        make_package(
-            model_config, {**config, "folder": str(Path.cwd())}, data.source_tokenizer, data.target_tokenizer, origin
-        ),
-        settings.optimizer,
-        settings.schedule,
-        settings.label_smoothing,
-        StepGuard(settings.callbacks.max_bad_steps),
-        settings.trainer["compile"] == "auto",
-        emphasis,
-        settings.emphasis.weight,
-    )
+        model, make_package(model_config, here, data.source_tokenizer, data.target_tokenizer, origin),
+        settings.optimizer, settings.schedule, settings.label_smoothing, StepGuard(settings.callbacks.max_bad_steps),
+        settings.trainer["compile"] == "auto", emphasis, settings.emphasis.weight,
+    )  # fmt: skip
     return Run(directory, config, settings, checkpoint, step, data, loggers, trainer, module, notes)
 
 

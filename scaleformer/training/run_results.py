@@ -81,16 +81,11 @@ def evaluate_test_split(settings: Settings, directory: Path, data: DocumentDataM
         documents = part.documents(chosen.split)
         sources, names = [document.source for document in documents], [document.id for document in documents]
         found[own.label] = evaluate_translator(
-            translator,
-            documents,
+            translator, documents,
             Request(sources, translator.decoding, names, trained_mode(translator.config), tag=part.config.tag),
-            directory / "results",
-            split=chosen.split,
-            corpus=name,
-            metrics=settings.metrics.for_language(target_language(part.config)),
-            samples=chosen.samples,
-            ter=chosen.ter,
-            training=training_split(translator.config, None),
+            directory / "results", split=chosen.split, corpus=name,
+            metrics=settings.metrics.for_language(target_language(part.config)), samples=chosen.samples,
+            ter=chosen.ter, training=training_split(translator.config, None),
             conditions={"data": fingerprints(data, settings), "corpus": own.to_dict()},
-        )
+        )  # fmt: skip
     return found

@@ -239,16 +239,9 @@ def recall_cross_state(
     position = torch.arange(1, length + 1, device=k.device)
     dtype = torch.promote_types(salience.dtype, torch.float32)
     return RecallCrossState(
-        k.contiguous(),
-        v.contiguous(),
-        salience,
-        segments,
-        real,
-        (position * real).amax(1),
-        log_gate.to(dtype).clamp(min=HIDDEN),
-        recency.to(dtype),
-        -(-kept // 2),
-    )
+        k.contiguous(), v.contiguous(), salience, segments, real, (position * real).amax(1),
+        log_gate.to(dtype).clamp(min=HIDDEN), recency.to(dtype), -(-kept // 2),
+    )  # fmt: skip
 
 
 @torch.no_grad()

@@ -132,17 +132,9 @@ def plan_recall(
         ]
         head = (head * tiles.blocks + 1) * BLOCK
         return RecallPlan(
-            replace(tiles, groups=groups),
-            room,
-            head,
-            sides,
-            by_group,
-            numbers,
-            keys,
-            near + 1,
-            layout.real(),
+            replace(tiles, groups=groups), room, head, sides, by_group, numbers, keys, near + 1, layout.real(),
             near + count == 0,
-        )
+        )  # fmt: skip
 
     return layout.derived(("recall", near, causal, horizon, count, heads, dtype), make)
 

@@ -78,17 +78,13 @@ class Setup:
         forced = [document.forced for document in documents]
         masked = [document.masked or document.source for document in documents]
         return Request(
-            [document.source for document in documents],
-            self.decoding,
-            [document.name or document.id for document in documents],
-            self.mode,
-            self.max_tokens,
+            [document.source for document in documents], self.decoding,
+            [document.name or document.id for document in documents], self.mode, self.max_tokens,
             forced=fill_forced(self.translation_memory, forced, masked),
             terms=[{**self.terms, **document.terms} for document in documents],
-            drafts=[document.draft for document in documents],
-            where=[document.where for document in documents],
+            drafts=[document.draft for document in documents], where=[document.where for document in documents],
             languages=self.languages,
-        )
+        )  # fmt: skip
 
     def counted(self, request: Request, translations: list[Translation]) -> tuple[Request, list[Translation]]:
         """What `in_one_form` makes of a request and its translations, if anybody asks for a table of terms."""
