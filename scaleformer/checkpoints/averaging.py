@@ -21,8 +21,8 @@ def average_checkpoints(paths: Sequence[str | Path]) -> dict[str, Any]:
     Raises ValueError for fewer than two paths, an unreadable checkpoint, or models or tokenizers that differ.
     """
     files = [find_checkpoint(path) for path in paths]
-    if len(files) < 2:
-        raise ValueError(f"{len(files)} checkpoints to average: wanted at least 2")
+    if len({file.resolve() for file in files}) < max(2, len(files)):
+        raise ValueError(f"checkpoints={', '.join(map(str, paths))}: wanted two or more different ones")
     total: dict[str, Tensor] = {}
     first: dict[str, Any] = {}
     for file in files:

@@ -67,7 +67,7 @@ def call(name: str, arguments: list[str], words: Sequence[str] = ()) -> None:
             with jobs:
                 hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_of(name))(task)()
         except HydraException as error:
-            if (text := unknown_override(error)) is not None:
+            if (text := unknown_override(error, names_of(module))) is not None:
                 raise ValueError(text) from error
             raise
 

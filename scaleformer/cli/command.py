@@ -44,4 +44,7 @@ def options_of(module: ModuleType, config: DictConfig) -> Any:
     if missing := sorted(OmegaConf.missing_keys(config)):
         raise ValueError(f"{', '.join(missing)}: not given: {usage_of(module)}")
     values: Any = OmegaConf.to_container(config, resolve=True)
+    for name, value in values.items():  # as of a variable of the shell that is not set; a path would be this folder
+        if (value == "" or (isinstance(value, list) and "" in value)) and name != "document_column":
+            raise ValueError(f"{name}=: empty: give a value, or leave it out: {usage_of(module)}")
     return from_mapping(module.Options, values, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 
 from hydra.errors import HydraException
@@ -31,14 +32,16 @@ _NAMES = {
 SYNONYMS = {word: name for name, words in _NAMES.items() for word in words.split()}
 
 
-def unknown_override(error: HydraException) -> str | None:
-    """The message for an override of an unknown setting, None for other errors. (Hydra suggests adding the setting
-    with a plus sign, which we would refuse.)"""
+def unknown_override(error: HydraException, names: type) -> str | None:
+    """The message for an override of a setting that a command with these names does not know, None for other errors.
+    (Hydra suggests adding the setting with a plus sign, which we would refuse.)"""
     cause = error.__cause__
     parent, key = getattr(cause, "parent_node", None), getattr(cause, "full_key", None)
     if parent is None or not key or "is not in struct" not in str(cause):
         return None
     root: Any = parent._get_root()
+    if key == "data" and "data" in {field.name for field in fields(names)}:  # the group, which is empty by default
+        return "data: the corpus is that of the run: for another one add data=jsonl or data=text (docs/data-formats.md)"
     known = [name for name in _names(root) if not name.startswith("hydra.")]
     neighbours = [str(name) for name in parent if name != "hydra"]
     group, _, inner = key.rpartition(".")

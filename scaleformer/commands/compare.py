@@ -23,6 +23,7 @@ from scaleformer.evaluation.saved_translations import (
 )
 from scaleformer.evaluation.significance import compare_systems, comparison_table
 from scaleformer.report.names import system_names
+from scaleformer.system.display import counted
 from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import Positive, listed
@@ -47,7 +48,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     check_file("output", options.output)
     files = [translations_of(str(run), options.split) for run in listed(options.runs)]
     if len(files) < 2:
-        raise ValueError(f"{len(files)} runs to compare: wanted at least 2, runs=[RUN,RUN]")
+        raise ValueError(f"{counted(len(files), 'run')} to compare: wanted at least 2, runs=[RUN,RUN]")
     names = system_names(files)
     systems = {name: read_translations(file) for name, file in zip(names, files, strict=True)}
     same_documents(systems)

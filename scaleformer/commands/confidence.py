@@ -54,6 +54,8 @@ def main(options: Options, given: Sequence[str]) -> None:
         import sklearn  # noqa: F401
     except ModuleNotFoundError:
         raise ValueError("calibration needs scikit-learn: pip install 'scaleformer[confidence]'") from None
+    if options.calibrate == options.split:
+        raise ValueError(f"calibrate={options.calibrate}: is measured on split={options.split}: name two splits")
     model = Translator.load(options.checkpoint, options.device)
     folder = results_folder(model.path)
     check_folder(folder)

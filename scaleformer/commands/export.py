@@ -52,8 +52,9 @@ def main(options: Options, given: Sequence[str]) -> None:
     if options.output is not None and options.format != "scaleformer":
         write = {"transformers": write_transformers, "ctranslate2": write_ctranslate2}[options.format]
         write(loaded, Path(options.output))
-        own = options.format == "ctranslate2" and not loaded.model.config.separate_segments
-        call = '; call translate_batch([[*pieces, "<sep>"]], end_token="<sep>")' if own else ""
+        calls = {"ctranslate2": '; call translate_batch([[*pieces, "<sep>"]], end_token="<sep>")'}
+        calls["transformers"] = "; its sources end with <sep> and </s>, its texts with <sep>"
+        call = "" if loaded.model.config.separate_segments else calls[options.format]
         print(f"exported {loaded.path} to {options.output} for {options.format}{call}")
     elif options.output is not None:
         export_model(loaded, options.output)

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from scaleformer.evaluation.evaluate import print_positions, print_report
 from scaleformer.evaluation.metrics import choose_metrics
@@ -27,7 +27,7 @@ from scaleformer.system.bars import translation_bar
 from scaleformer.system.display import counted
 from scaleformer.system.errors import DataError
 from scaleformer.system.files import check_file
-from scaleformer.system.schema import Positive, fits
+from scaleformer.system.schema import Positive, Range, fits
 from scaleformer.translation.files.lines import translation_writer
 from scaleformer.translation.log_probabilities import DocumentScore, perplexity, rescore
 from scaleformer.translation.translations import DocumentHypothesis
@@ -50,7 +50,7 @@ class Options:
     metrics: dict[str, Any]
     field: Literal["auto", "n_best", "hypothesis", "target"]
     tag: str | None
-    length_penalty: float | None
+    length_penalty: Annotated[float, Range(ge=0, le=10)] | None
     old_weight: float
     batch_tokens: Positive | None
     device: str
@@ -67,6 +67,8 @@ def main(options: Options, given: Sequence[str]) -> None:
     if foreign := [name for name in OF_REFERENCE if any(one.split("=")[0].split(".")[0] == name for one in given)]:
         raise ValueError(f"{', '.join(foreign)}: only for reference=FILE.jsonl, which is not given: leave it out")
     records, field = read_records(options.input, options.field)
+    if options.old_weight and field != "n_best":
+        raise ValueError(f"old_weight={options.old_weight}: of scores in n_best, and {field} is read: leave it out")
     translator = Translator.load(options.checkpoint, options.device, options.tag)
     alpha = translator.decoding.length_penalty if options.length_penalty is None else options.length_penalty
     sources = [record["source"] for record in records]
@@ -105,7 +107,7 @@ def main(options: Options, given: Sequence[str]) -> None:
 def _score_plain(options: Options, given: Sequence[str]) -> None:
     """BLEU and other scores of the output of any system."""
     if foreign := [name for name in OF_MODEL if any(one.split("=")[0] == name for one in given)]:
-        raise ValueError(f"{', '.join(foreign)}: only for checkpoint=, and reference= takes no model: leave it out")
+        raise ValueError(f"{', '.join(foreign)}: for log-probabilities, and reference= takes no model: leave it out")
     if not options.output.endswith(".json"):
         raise ValueError(f"output is {options.output}: it must be FILE.json; the aligned texts go to FILE.jsonl")
     assert options.reference is not None
@@ -155,7 +157,7 @@ def read_records(name: str, field: str) -> tuple[list[dict[str, Any]], str]:
     for number, record in enumerate(records, 1):
         value = record.get(chosen)
         if chosen == "n_best":
-            right = isinstance(value, list) and all(map(_is_hypothesis, value))
+            right = isinstance(value, list) and bool(value) and all(map(_is_hypothesis, value))
         else:
             right = _texts(value)
         if not right:

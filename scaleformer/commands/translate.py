@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,6 +32,7 @@ from scaleformer.text.languages import check_code
 from scaleformer.translation.confidence import Confidence
 from scaleformer.translation.files.documents import Split
 from scaleformer.translation.files.lines import Boundaries, LinesFormat, choose_format
+from scaleformer.translation.files.paths import plan_files
 from scaleformer.translation.files.setup import Setup, Unsure
 from scaleformer.translation.files.shards import Shard, merge_files, merge_lines
 from scaleformer.translation.files.translating import translate_files
@@ -97,6 +99,8 @@ def main(options: Options, given: Sequence[str]) -> None:
         raise ValueError(f"shard={options.shard}: translates nothing to review: give review= with each part")
     if options.unsure != "mark" and options.min_confidence is None:
         raise ValueError(f"unsure={options.unsure}: min_confidence=40 (of 100) says of which segments: set both")
+    if part is not None and options.align not in (None, "true"):
+        raise ValueError(f"align={options.align}: with shard=, JSON Lines hold the alignments: set align=true")
     of_lines = [name for name, usual in ONLY_LINES.items() if getattr(options, name) != usual]
     if isinstance(options.input, tuple) or _are_documents(options.input, options, bool(of_lines)):
         for name in of_lines:
@@ -108,6 +112,7 @@ def main(options: Options, given: Sequence[str]) -> None:
         if part is not None and part.number == 0:
             merge_files(inputs, options.output, part)
             return
+        _refuse_replacing(options, *chain(*plan_files(inputs, options.output, overwrite=True).pairs))
         setup = _setup(options, given)
         how = options.split, options.source_language, options.overwrite, options.update, options.edits, part
         _review(options.review, *translate_files(setup, inputs, options.output, *how))
@@ -118,6 +123,9 @@ def main(options: Options, given: Sequence[str]) -> None:
         read = options.format, options.output_format, options.boundaries, options.ids
         more = options.align, options.alternatives, options.overwrite
         source, output = Input(options.input), options.output
+        if options.split != "auto":
+            raise ValueError(f"split={options.split}: input={options.input} is read as lines, wanted a .txt file")
+        _refuse_replacing(options)
         if part is not None:
             if output == "-" or choose_format(options.format, source) != "jsonl":
                 raise ValueError(f"shard={options.shard}: wanted JSON Lines, from a file into a file, or folders")
@@ -128,6 +136,19 @@ def main(options: Options, given: Sequence[str]) -> None:
             output = part.place(output)
         task = LinesTask(source, output, *read, *more, part)
         _review(options.review, *translate_lines(_setup(options, given), task))
+
+
+def _refuse_replacing(options: Options, *others: Path) -> None:
+    """Raise ValueError if a file that is written beside the output would replace one that this call reads or writes."""
+    output = options.output.rstrip(os.sep)
+    read = *listed(options.input), options.terms, options.translation_memory, options.ids
+    taken = {os.path.realpath(path) for path in (*read, *others, output, f"{output}.part", f"{output}.record") if path}
+    for name in ("align", "term_report", "review"):
+        path = getattr(options, name)
+        check_file(name, path)
+        if path is not None and os.path.realpath(path) in taken:
+            raise ValueError(f"{name}={path}: would replace a file that is read or written: give another name")
+        taken |= {os.path.realpath(path)} if path else set()
 
 
 def _review(path: str | None, request: Request, translations: Sequence[Translation]) -> None:
@@ -167,8 +188,9 @@ def _setup(options: Options, given: Sequence[str]) -> Setup:
     decoding = choose_decoding(translator.decoding, options.decoding, given)
     own: Mode = "document" if options.max_tokens is not None else trained_mode(translator.config)
     languages = options.source_language, options.target_language
-    if languages[1] is not None:
-        check_code("target_language", languages[1])
+    for name, code in zip(("source_language", "target_language"), languages, strict=True):
+        if code is not None:
+            check_code(name, code)
     source, target = (given or own for given, own in zip(languages, translator.languages(), strict=True))
     known = options.translation_memory
     memory = None if known is None else TranslationMemory.read(known, (source or None, target or None))
@@ -176,11 +198,6 @@ def _setup(options: Options, given: Sequence[str]) -> Setup:
     known = None if auto else options.terms
     terms = {} if known is None else read_terms(known, (source or None, target or None))
     table = f"{options.output.rstrip(os.sep)}.terms.json" if auto and table is None else table
-    files = {os.path.realpath(path) for path in (*map(str, listed(options.input)), options.output)}
-    for name, path in (("term_report", table), ("review", options.review)):
-        check_file(name, path)
-        if path is not None and os.path.realpath(path) in files:
-            raise ValueError(f"{name}={path}: would replace the input or the output: give another name")
     asked = options.review is not None or options.min_confidence is not None
     confidence = Confidence.of(translator) if asked else None
     judging = confidence, options.min_confidence, options.unsure

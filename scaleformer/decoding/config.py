@@ -52,7 +52,7 @@ class DecodingConfig:
     seed: Natural = 1
     draft: Draft = "auto"
     batch_tokens: Positive = 8192
-    memory_limit: str | int | None = None
+    memory_limit: str | float | None = None
 
     def __post_init__(self) -> None:
         check_fields(self, "decoding")

@@ -22,7 +22,7 @@ def fit(signs: Array, scores: Array, model: str) -> Confidence:
     from sklearn.linear_model import LinearRegression
 
     if len(scores) < 50:
-        raise ValueError(f"{len(scores)} segments: wanted 50 or more to calibrate on")
+        raise ValueError(f"{len(scores)} segments: wanted 50 or more to calibrate on: name another split by calibrate=")
     means, deviations = signs.mean(0), signs.std(0) + 1e-6
     standard = (signs - means) / deviations
     weights = LinearRegression(positive=True).fit(standard, scores).coef_

@@ -144,5 +144,7 @@ def _from_records(source: Input, documents: Sequence[Document], field: str) -> l
             raise DataError(f"{source.name}: {len(more)} documents are not in the reference: {first}")
         return [by_name[d.id] for d in documents]
     if len(found) != len(documents):
-        raise DataError(f"{source.name}: {len(found)} documents, the reference has {len(documents)}: give each an id")
+        twice = next((name for name in names if name is not None and names.count(name) > 1), None)
+        how = "give each an id" if twice is None else f"{shown(twice)} stands there twice: give each its own id"
+        raise DataError(f"{source.name}: {len(found)} documents, the reference has {len(documents)}: {how}")
     return [value for _, value in found]

@@ -62,10 +62,9 @@ def read_translations(path: str | Path) -> list[TranslatedDocument]:
             source, target, hypothesis = (tuple(map(_text, record[k])) for k in ("source", "target", "hypothesis"))
             found.append(TranslatedDocument(str(record["id"]), source, target, hypothesis))
         except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise DataError(
-                f"{path}:{number}: not a saved translation ({type(error).__name__}: {error}), wanted id, source, "
-                "target and hypothesis"
-            ) from None
+            why = f"lacks {error}" if isinstance(error, KeyError) else error
+            wanted = "wanted id, source, target and hypothesis, as evaluate writes them"
+            raise DataError(f"{path}:{number}: not a saved translation ({why}): {wanted}") from None
     if not found:
         raise DataError(f"{path}: no translations")
     return found

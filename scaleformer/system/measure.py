@@ -80,7 +80,7 @@ def memory_status(key: str) -> int:
     return 0
 
 
-def read_size(text: str | int) -> int | None:
+def read_size(text: str | float) -> int | None:
     """Bytes of a size: `2GiB`, `512 MB`, or a number of them; None for what is none, or not above 0."""
     found = _SIZE.fullmatch(str(text).strip())
     if found is None:

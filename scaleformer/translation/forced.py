@@ -74,6 +74,8 @@ def force(fixed: Sequence[Texts] | None, begin: Sequence[Texts] | None, count: i
     for name, side in (("fixed", fixed), ("begin", begin)):
         if side is not None and len(side) != count:
             raise ValueError(f"{name} has {len(side)} entries for {count} documents: wanted one for each")
+        if not all(isinstance(one, Mapping) for one in side or ()):
+            raise ValueError(f"{name} has no texts by segment: wanted for each document as in {{12: 'text'}}")
     nothing: list[Texts] = [{}] * count
     return [ForcedTexts(*sides) for sides in zip(fixed or nothing, begin or nothing, strict=True)]
 
@@ -95,6 +97,8 @@ def read_forced(record: Mapping[str, Any], where: str, segments: int) -> ForcedT
             wanted = 'an object of texts by the numbers of their segments, {"12": "text"}'
             raise DataError(f"{where}: {name!r} is {type(side).__name__}, wanted {wanted}")
         sides.append({int(key) if key.isdecimal() and key.isascii() else key: text for key, text in side.items()})
+        if len(sides[-1]) < len(side):
+            raise DataError(f"{where}: {name!r} has a segment twice, with and without zeros: leave one of them")
     forced = ForcedTexts(*sides)
     if fault := forced.fault(segments):
         raise DataError(f"{where}: {fault}")

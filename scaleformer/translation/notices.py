@@ -76,9 +76,9 @@ def warn_of_long(request: Request, tokenizer: Tokenizer, longest: int | None) ->
     ]
     if long:
         log.warning(
-            "%d segments have more tokens than the longest in training (%d); parts may stay untranslated: "
+            "%s of more tokens than the longest in training (%d); parts may stay untranslated: "
             "make each sentence a segment (in text: a line): %s",
-            len(long),
+            counted(len(long), "segment"),
             longest,
             some_of(long),
         )

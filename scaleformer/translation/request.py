@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -96,6 +97,8 @@ class Request:
         count = len(self.documents)
         if isinstance(self.terms, Mapping):
             given = [make_terms(self.terms, self.languages)] * count
+        elif isinstance(self.terms, str) or not all(isinstance(some, Mapping) for some in self.terms):
+            raise ValueError(f"terms is {self.terms!r:.60}: wanted as in {{'kernel': 'núcleo'}}, or a list of such")
         else:
             given = [make_terms(some, self.languages) for some in self.terms] or [()] * count
         asked = [make_terms(some, self.languages, prose=True) for some in self.asked] or [()] * count
@@ -137,6 +140,9 @@ class Listener:
     drafted: Callable[[Counts], None] | None = None
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
 def _check_documents(documents: Sequence[Sequence[str]], what: str = "document") -> None:
     wanted = f"wanted a list of {what}s, each a list of segments, each a string"
     if isinstance(documents, str) or not isinstance(documents, Sequence):
@@ -147,3 +153,5 @@ def _check_documents(documents: Sequence[Sequence[str]], what: str = "document")
         for place, segment in enumerate(segments):
             if not isinstance(segment, str):
                 raise ValueError(f"segment {place} of {what} {number} is {type(segment).__name__}: {wanted}")
+            if not segment.isascii() and _SURROGATE.search(segment):
+                raise ValueError(f"segment {place} of {what} {number} has a lone surrogate (\\ud800-\\udfff)")

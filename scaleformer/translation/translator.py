@@ -85,6 +85,8 @@ class Translator(LoadedModel):
         paths = [path] if isinstance(path, (str, Path)) else list(path)
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         if len(paths) == 1:
+            if ensemble != "probabilities":
+                raise ValueError(f"ensemble={ensemble}: of one model: name several checkpoints, or leave it out")
             loaded = load_model(paths[0], resolve_device(device), dtype)
         else:
             loaded = load_ensemble(paths, resolve_device(device), ensemble, dtype)
@@ -207,5 +209,7 @@ class Translator(LoadedModel):
 
     def align(self, documents: Sequence[Sequence[str]], translations: Sequence[Sequence[str]]) -> list[list[Links]]:
         """Word alignments of each segment of documents and their translations (`align_words`)."""
+        if len(documents) != len(translations):
+            raise ValueError(f"{len(documents)} documents, {len(translations)} translations: wanted one for each")
         made = [Translation((DocumentHypothesis(tuple(one), 0.0, 0.0, True),), len(one), 0) for one in translations]
         return align_words(self, documents, made, self.tag_tokens())

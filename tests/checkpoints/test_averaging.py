@@ -54,7 +54,7 @@ def test_the_command_writes_a_model_that_translates(files, tmp_path, monkeypatch
     before = files[0].read_bytes()
     for name, problem in (
         (files[0], "exists already: give another name"),
-        (output.parent / "one.ckpt", "1 checkpoint"),
+        (output.parent / "one.ckpt", "wanted two or more different ones"),
     ):
         arguments = f"checkpoints=[{files[0]}]", f"output={name}"
         assert problem in error_line(run_command(monkeypatch, capsys, "average", *arguments))
@@ -62,9 +62,12 @@ def test_the_command_writes_a_model_that_translates(files, tmp_path, monkeypatch
 
 
 def test_one_checkpoint_without_brackets_is_a_list_of_one(files, tmp_path, monkeypatch, capsys):
-    arguments = f"checkpoints={files[0]}", f"output={tmp_path / 'mean.ckpt'}"
-    found = error_line(run_command(monkeypatch, capsys, "average", *arguments))
-    assert found == "error: 1 checkpoints to average: wanted at least 2\n"
+    for given in (f"{files[0]}", f"[{files[0]},{files[0]}]"):
+        arguments = f"checkpoints={given}", f"output={tmp_path / 'mean.ckpt'}"
+        found = error_line(run_command(monkeypatch, capsys, "average", *arguments))
+        assert (
+            found == f"error: checkpoints={given.strip('[]').replace(',', ', ')}: wanted two or more different ones\n"
+        )
 
 
 def test_a_full_disk_leaves_no_partial_checkpoint(files, tmp_path, monkeypatch, capsys):

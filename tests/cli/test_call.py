@@ -228,6 +228,17 @@ def test_a_misspelt_setting_suggests_the_closest(capsys, monkeypatch, tmp_path: 
     assert said.endswith("may have others)") == ("." in override)
 
 
+def test_a_setting_of_a_corpus_that_is_not_chosen(capsys, monkeypatch) -> None:
+    said = error_of(capsys, monkeypatch, "evaluate", "checkpoint=x", "data.path=x")
+    assert said.startswith("data: the corpus is that of the run: for another one add data=jsonl or data=text")
+
+
+def test_a_value_that_is_empty_is_refused(capsys, monkeypatch) -> None:
+    for given, name in ((("input=", "output=x"), "input"), (("input=[a,'']", "output=x"), "input")):
+        said = error_of(capsys, monkeypatch, "translate", "checkpoint=x", *given)
+        assert said.startswith(f"{name}=: empty: give a value, or leave it out: scaleformer translate")
+
+
 def test_a_missing_setting_is_reported(capsys, monkeypatch) -> None:
     usage = "scaleformer translate checkpoint=RUN input=FILE output=FILE [boundaries=blank] [decoding.beam_size=5]"
     for given, missing in ((("checkpoint=x", "input=y"), "output"), ((), "checkpoint, input, output")):

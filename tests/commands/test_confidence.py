@@ -57,6 +57,8 @@ def test_it_is_learned_measured_and_used(monkeypatch, capsys, caplog, tmp_path, 
     assert code != 0
     assert "confidence.json: missing: `scaleformer confidence checkpoint=" in err
     assert not (tmp_path / "out.md").exists()
+    code, _, err = call("confidence", f"checkpoint={run}", "calibrate=test")
+    assert (code, "calibrate=test: is measured on split=test: name two splits" in err) == (1, True)
 
     code, out, err = call("confidence", f"checkpoint={run}", "threads=1")
     assert code == 0, err

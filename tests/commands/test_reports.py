@@ -153,7 +153,7 @@ def test_lists_are_reranked(run, command, tmp_path):
         ({"source": ["a"], "target": "b"}, "'target' is 'b', wanted a list of texts"),
         ({"source": ["a"], "n_best": [1]}, "'n_best' is [1], wanted a list of objects with 'segments'"),
         ({"source": ["a"], "n_best": [{"segments": ["b"], "score": None}]}, "in.jsonl:1: 'n_best' is "),
-        ({"source": ["a"], "n_best": []}, "the n-best list of document 0 is empty"),
+        ({"source": ["a"], "n_best": []}, "in.jsonl:1: 'n_best' is [], wanted a list of objects"),
     ],
     ids=["source", "nothing", "text", "n_best", "no score", "empty"],
 )
@@ -169,7 +169,9 @@ def test_records_that_cannot_be_scored_are_reported(run, command, tmp_path, reco
     ("setting", "message"),
     [
         ("batch_tokens=abc", "batch_tokens is 'abc': it must be an int of at least 1 or null"),
-        ("length_penalty=abc", "length_penalty is 'abc': it must be a float or null"),
+        ("length_penalty=abc", "length_penalty is 'abc': it must be a float from 0 to 10 or null"),
+        ("length_penalty=20", "length_penalty is 20: it must be a float from 0 to 10 or null"),
+        ("old_weight=0.5", "old_weight=0.5: of scores in n_best, and target is read: leave it out"),
         ("old_weight=abc", "old_weight is 'abc': it must be a float"),
     ],
 )

@@ -169,7 +169,7 @@ def test_a_segment_longer_than_in_training_is_reported(run, translate, tmp_path,
         f"checkpoint={tmp_path / 'short.ckpt'}", f"input={tmp_path / 'in.txt'}", f"output={tmp_path / 'out'}"
     )
     assert code == 0
-    assert "1 segments have more tokens than the longest in training (20)" in caplog.text
+    assert "1 segment of more tokens than the longest in training (20)" in caplog.text
     assert f"{tmp_path / 'in.txt'}:3 (" in caplog.text
 
 

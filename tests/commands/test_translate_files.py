@@ -293,7 +293,8 @@ def test_files_that_are_not_to_be_replaced(translate_files, tmp_path):
     source = tmp_path / "in" / "a.md"
     for arguments, message in (
         ((f"input={tmp_path / 'in'}", f"output={tmp_path / 'b.md'}"), "b.md: is a file: several translations need a"),
-        ((f"input={source}", f"output={tmp_path / 'c.md'}", f"term_report={source}"), "would replace the input or the"),
+        ((f"input={source}", f"output={tmp_path / 'c.md'}", f"term_report={source}"), "would replace a file that"),
+        ((f"input={tmp_path / 'in'}", f"output={tmp_path / 'out'}", f"review={source}"), "would replace a file that"),
         ((f"input={source}", f"output={tmp_path / 'out.md'}"), "out.md.part: is no unfinished translation: move it"),
     ):
         code, _, err = translate_files(*arguments)

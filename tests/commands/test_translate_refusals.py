@@ -85,3 +85,30 @@ def test_a_mistyped_output_makes_no_folder(run, translate, tmp_path, output):
     assert code == 1
     assert "there is no folder" in err
     assert [p.name for p in tmp_path.iterdir()] == ["test.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("align=IN overwrite=true", "align=IN: would replace a file that is read or written: give another name"),
+        ("align=OUT", "align=OUT: would replace"),
+        ("review=terms.tsv terms=terms.tsv", "review=terms.tsv: would replace"),
+        ("term_report=a.html review=a.html", "review=a.html: would replace"),
+        ("review=OUT.record", "review=OUT.record: would replace"),
+        ("split=sentence", "split=sentence: input=IN is read as lines, wanted a .txt file"),
+        ("source_language=klingon", "source_language is 'klingon': it must be a code of ISO 639"),
+        ("alternatives=2 decoding.match_segments=false", "of source segments: set decoding.match_segments=true"),
+        ("ensemble=logs", "ensemble=logs: of one model: name several checkpoints, or leave it out"),
+    ],
+)
+def test_nothing_is_replaced_or_ignored_in_silence(run, translate, tmp_path, monkeypatch, given, said):
+    monkeypatch.chdir(write_corpus(tmp_path))
+    (tmp_path / "terms.tsv").write_text("cat\tkatze\n")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    names = {"IN": "test.jsonl", "OUT": "out.jsonl"}
+    for short, name in names.items():
+        given, said = given.replace(short, name), said.replace(short, name)
+    code, _, err = translate(f"checkpoint={run}", "input=test.jsonl", "output=out.jsonl", *given.split())
+    assert code == 1
+    assert said in err.splitlines()[-1]
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

@@ -79,8 +79,13 @@ def test_files(translate, tmp_path):
     assert code != 0
     assert f"2 of 5 translations are missing, first {tmp_path / 'out' / '1.txt'} of shard=2/2" in err
     assert translate(*given, "shard=2/2")[0] == 0
-    assert translate(*given, "shard=merge/2")[0] == 0
+    assert "no record" not in translate(*given, "shard=merge/2")[2]
     assert sorted(path.name for path in tmp_path.glob("out*")) == ["out", "out.record"]
+    code, _, err = translate(*given, "shard=merge/3")
+    assert code == 0
+    assert (
+        f"3 of 3 parts have no record, first {tmp_path / 'out.1of3.record'}: merged before, or made by another" in err
+    )
     for path in (tmp_path / "whole").iterdir():
         assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes()
     assert {Path(n).name for n in Record.read(str(tmp_path / "out")).files} == {f"{n}.txt" for n in range(5)}
@@ -96,10 +101,11 @@ def test_files(translate, tmp_path):
         ("5/4", "shard is '5/4'"),
         ("x", "shard is 'x'"),
         ("1/2", "one file is not divided: give a folder or JSON Lines"),
+        ("1/2 align=links", "align=links: with shard=, JSON Lines hold the alignments: set align=true"),
     ],
 )
 def test_what_is_no_part(translate, tmp_path, shard, said):
     (tmp_path / "in.md").write_text("The cat.\n", encoding="utf-8")
-    code, _, err = translate(f"input={tmp_path / 'in.md'}", f"output={tmp_path / 'out.md'}", f"shard={shard}")
+    code, _, err = translate(f"input={tmp_path / 'in.md'}", f"output={tmp_path / 'out.md'}", *f"shard={shard}".split())
     assert code != 0
     assert said in err

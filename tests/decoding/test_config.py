@@ -30,6 +30,7 @@ from scaleformer.decoding.config import DecodingConfig, choose_decoding
         ({"loop_ngram_size": -3}, "loop_ngram_size is -3: it must be an int from 0 to 100"),
         ({"match_segments": "yes"}, "match_segments is 'yes'"),
         ({"max_length_ratio": math.inf}, "max_length_ratio is inf"),
+        ({"memory_limit": True}, "memory_limit is true: it must be a str or float"),
         ({"memory_limit": "much"}, "memory_limit is 'much': it must be a size as 2GiB or 512MiB, or null"),
         ({"match_segments": False, "min_length_ratio": 0.5}, "min_length_ratio is 0.5: it must be 0 with"),
     ],
@@ -38,6 +39,11 @@ from scaleformer.decoding.config import DecodingConfig, choose_decoding
 def test_wrong_settings_are_named(settings, message):
     with pytest.raises(ValueError, match=message):
         DecodingConfig(**settings)
+
+
+def test_a_memory_limit_may_be_any_number_of_bytes():
+    sizes = [DecodingConfig(memory_limit=size).memory_limit_bytes for size in (1e9, 10**9, "1GB")]
+    assert sizes == [10**9] * 3
 
 
 def test_unknown_setting_is_named():

@@ -83,6 +83,10 @@ def test_faults_are_reported(tmp_path):
         read(*records)
     with pytest.raises(DataError, match="2 documents, the reference has 3: give each an id"):
         read('{"target": "a"}', '{"target": "b"}')
+    with pytest.raises(
+        DataError, match="5 documents, the reference has 3: 'z' stands there twice: give each its own id"
+    ):
+        read(*records, records[-1])
     with pytest.raises(ValueError, match="field is 'n_best': it must be one of auto, hypothesis, target"):
         read('{"target": "a"}', field="n_best")
     with pytest.raises(DataError, match=r"empty\.jsonl: no documents"):
@@ -113,7 +117,7 @@ def test_mismatched_inputs(score, tmp_path):
     plain = [f"input={text}", f"reference={reference}"]
     for given, message in (
         ([*plain, f"output={tmp_path / 's.txt'}"], "it must be FILE.json; the aligned texts go to FILE.jsonl"),
-        ([*plain, f"output={tmp_path / 's.json'}", f"checkpoint={run}"], "checkpoint: only for checkpoint=, and ref"),
+        ([*plain, f"output={tmp_path / 's.json'}", f"checkpoint={run}"], "checkpoint: for log-probabilities, and ref"),
         (
             [*plain, f"output={tmp_path / 's.json'}", "field=source"],
             "field is 'source': it must be one of auto",

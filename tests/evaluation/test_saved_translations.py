@@ -34,8 +34,8 @@ def test_lines_of_documents_and_segments(tmp_path):
 
 def test_faults_are_named_with_their_line(tmp_path):
     for record, reason in (
-        ({"id": "x"}, "KeyError: 'source'"),
-        ([1], "TypeError"),
+        ({"id": "x"}, "lacks 'source'"),
+        ([1], "list indices must be integers"),
         ({**TRANSLATIONS[0], "target": [1]}, "1 is not a text"),
     ):
         with pytest.raises(DataError, match=rf"t\.jsonl:2: not a saved translation .*{reason}"):
@@ -80,7 +80,7 @@ def test_runs_are_compared(tmp_path, monkeypatch, capsys):
         (f"[{first},{second}]", "first (2 documents) and second (2) differ in documents"),
         (f"[{first},{first}]", "given 2 times: give each run once"),
         (f"[{first},{tmp_path / 'none'}]", "no such run directory or file of translations"),
-        (str(first), "1 runs to compare: wanted at least 2, runs=[RUN,RUN]"),
+        (str(first), "1 run to compare: wanted at least 2, runs=[RUN,RUN]"),
         ("[]", "0 runs to compare"),
     ):
         assert message in error_line(run_command(monkeypatch, capsys, "compare", f"runs={runs}", *few))

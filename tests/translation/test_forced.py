@@ -91,11 +91,12 @@ def test_a_fixed_text_comes_out_as_it_is():
             {"fixed": [{}, {1: "x"}, {}]},
             r"document 1: fixed\[1\]: no such source segment: there are 1, numbered from 0",
         ),
+        ({"begin": {0: "x", 1: "y", 2: "z"}}, "begin has no texts by segment: wanted for each document as in {12: "),
         ({"begin": [{}, {}, {0: 7}]}, r"document 2: begin\[0\] is int, wanted a string"),
         ({"fixed": [{0: "x"}, {}, {}], "begin": [{0: "y"}, {}, {}]}, "segment 0 is in both fixed and begin"),
         ({"fixed": [{0: "x"}, {}, {}], "match_segments": False}, "set decoding.match_segments=true"),
     ],
-    ids=["documents", "no such segment", "no text", "both", "match_segments"],
+    ids=["documents", "no such segment", "no list", "no text", "both", "match_segments"],
 )
 def test_what_cannot_be_told_is_one_line(translator, settings: dict[str, Any], message):
     with pytest.raises(ValueError, match=message):
@@ -114,10 +115,11 @@ def test_json_lines_tell():
         ({"fixed": ["x"]}, r"in.jsonl:7: 'fixed' is list, wanted an object of texts"),
         ({"fixed": {"2": "x"}}, r"in.jsonl:7: fixed\[2\]: no such source segment: there are 2, numbered from 0"),
         ({"begin": {"-1": "x"}}, r"in.jsonl:7: begin\['-1'\]: no such source segment"),
+        ({"fixed": {"1": "x", "01": "y"}}, r"in.jsonl:7: 'fixed' has a segment twice, with and without zeros"),
         ({"begin": {"1": None}}, r"in.jsonl:7: begin\[1\] is NoneType, wanted a string"),
         ({"begin": {"1": "\ud800"}}, r"in.jsonl:7: begin\[1\] has a lone surrogate"),
     ],
-    ids=["list", "beyond", "before", "none", "surrogate"],
+    ids=["list", "beyond", "before", "twice", "none", "surrogate"],
 )
 def test_what_json_lines_cannot_tell_is_one_line(record, message):
     with pytest.raises(DataError, match=message):

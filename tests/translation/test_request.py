@@ -35,10 +35,16 @@ def test_terms_are_of_all_documents_or_of_each() -> None:
     [
         ({"names": ["x"]}, "names has 1 entries for 2 documents: wanted one for each"),
         ({"forced": [ForcedTexts()]}, "forced has 1 entries for 2 documents: wanted one for each"),
+        ({"terms": ["ab", {}]}, r"terms is \['ab', \{\}\]: wanted as in \{'kernel': 'núcleo'\}, or a list of such"),
         ({"terms": [{}] * 3}, "terms has 3 entries for 2 documents: wanted one for each"),
         ({"forced": [ForcedTexts(), ForcedTexts({1: "x"})]}, r"document 1: fixed\[1\]: no such source segment"),
     ],
 )
 def test_what_does_not_belong_to_the_documents_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Request(DOCUMENTS, DecodingConfig(), **settings)
+        assert Request(DOCUMENTS, DecodingConfig(), **settings).required
+
+
+def test_a_lone_surrogate_is_named() -> None:
+    with pytest.raises(ValueError, match=r"segment 1 of document 0 has a lone surrogate \(\\ud800-\\udfff\)"):
+        Request([["\u00e4\U0001f600", "a\ud800"]], DecodingConfig())

@@ -85,6 +85,8 @@ def test_links_are_of_the_greatest_weights(translator: Translator) -> None:
     for source, target, [links] in zip(sources, targets, found, strict=True):
         assert list(links) == slow_links(translator, source, target)
     assert len({source for [links] in found for source, _ in links}) > 1
+    with pytest.raises(ValueError, match="2 documents, 0 translations: wanted one for each"):
+        translator.align([["a"], ["b"]], [])
 
 
 def test_documents_in_runs_or_whole_have_a_list_a_segment(translator: Translator, monkeypatch) -> None:

@@ -70,10 +70,10 @@ def _parse(line: str, where: str) -> ContextDocument:
     lists = {name: record.get(name, []) for name in ("source_context", "target_context", "wrong")}
     for name, value in texts.items():
         if not isinstance(value, str) or not value.strip():
-            raise DataError(f"{where}: {name!r} is {value!r}, wanted a text")
+            raise DataError(f"{where}: {name!r} is {value!r:.60}, wanted a text")
     for name, value in lists.items():
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise DataError(f"{where}: {name!r} is {value!r}, wanted a list of texts")
+            raise DataError(f"{where}: {name!r} is {value!r:.60}, wanted a list of texts")
     if not lists["wrong"]:
         raise DataError(f"{where}: no 'wrong' translation (keys present: {', '.join(record) or '-'})")
     if texts["right"] in lists["wrong"]:

@@ -59,6 +59,10 @@ def merge_files(inputs: Sequence[str], output: str, shard: Shard) -> None:
         raise DataError(f"{len(numbers)} of {len(plan.pairs)} translations are missing, first {first[0]} of {first[1]}")
     record = Record.read(output)
     others = [Record.read(shard.place(output, number)) for number in range(1, shard.of + 1)]
+    if lacking := [n for n, other in enumerate(others[: len(plan.pairs)], 1) if not other.path.exists()]:
+        without = shard.place(output, lacking[0])
+        print(f"{len(lacking)} of {shard.of} parts have no record, first {without}.record: merged before, or made by "
+              "another shard=: what has none will be translated anew by update=true", file=sys.stderr)  # fmt: skip
     for other in others:
         record.files |= other.files
     record.write()

@@ -12,7 +12,7 @@ from shutil import copy2
 
 from scaleformer import __version__
 from scaleformer.formats.folders import report_others
-from scaleformer.system.display import counted_as
+from scaleformer.system.display import counted, counted_as
 from scaleformer.system.errors import DataError
 from scaleformer.system.files import replaced
 from scaleformer.translation.files.documents import Split, choose_file_decoding, choose_splitting, open_file
@@ -91,7 +91,7 @@ def translate_files(
     spans = sum(task.file.spans for task in tasks)
     setup = replace(setup, decoding=choose_file_decoding(setup.translator, setup.decoding, spans))
     segments = sum(len(task.segments) for task in tasks)
-    print(f"{', '.join(inputs)}: {len(tasks):,} file{'s' * (len(tasks) != 1)}, {segments:,} segments", file=sys.stderr)
+    print(f"{', '.join(inputs)}: {counted(len(tasks), 'file')}, {counted(segments, 'segment')}", file=sys.stderr)
     notes: dict[str, Counter[Path]] = defaultdict(Counter)
     found: tuple[Request, list[Translation]] = Request([], setup.decoding), []
     if tasks:

@@ -97,6 +97,8 @@ def translate_lines(setup: Setup, task: LinesTask) -> tuple[Request, list[Transl
         if task.output_format == "text" or setup.mode != "document" or setup.max_tokens is not None:
             wanted = "output_format=jsonl, with mode=document, without max_tokens"
             raise ValueError(f"alternatives={task.alternatives}: need whole documents in JSON Lines: set {wanted}")
+        if not setup.decoding.match_segments:
+            raise ValueError(f"alternatives={task.alternatives}: of source segments: set decoding.match_segments=true")
         setup = replace(setup, decoding=alternatives_config(setup.decoding))
     if setup.term_report is not None and not task.to_file:
         why = "terms=auto and term_report need all translations before the first is written: name a file"
