@@ -92,7 +92,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _left(path: Path) -> str:
-    if not path.is_file():
+    if not path.is_file() and not (path.parent.name == "checkpoints" and list(path.parent.glob("*.ckpt"))):
         return "there is no earlier one"
     resume = f", then continue with resume={path.parent.parent}" if path.parent.name == "checkpoints" else ""
     return f"the previous one is intact: free disk space{resume}"

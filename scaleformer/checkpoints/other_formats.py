@@ -169,23 +169,13 @@ def _marian(model: Transformer, source: int, target: int) -> dict[str, Any]:
         sides |= {f"{side}_layers": getattr(config, f"{side}_layers"), f"{side}_attention_heads": config.heads}
         sides |= {f"{side}_ffn_dim": config.feedforward}
     return {
-        "model_type": "marian",
-        "architectures": ["MarianMTModel"],
-        "d_model": config.width,
-        **sides,
-        "dropout": config.dropout,
-        "activation_function": {"silu": "swish"}.get(config.activation, config.activation),
-        "vocab_size": source,
-        "decoder_vocab_size": target,
-        "share_encoder_decoder_embeddings": config.shared_vocabulary,
-        "tie_word_embeddings": config.tie_embeddings,
-        "scale_embedding": config.scale_embeddings,
-        "max_position_embeddings": 1024,
-        "eos_token_id": 0,
-        "forced_eos_token_id": None,
-        "pad_token_id": _PADDING,
-        "decoder_start_token_id": _PADDING,
-    }
+        "model_type": "marian", "architectures": ["MarianMTModel"], "d_model": config.width, **sides,
+        "dropout": config.dropout, "activation_function": {"silu": "swish"}.get(config.activation, config.activation),
+        "vocab_size": source, "decoder_vocab_size": target,
+        "share_encoder_decoder_embeddings": config.shared_vocabulary, "tie_word_embeddings": config.tie_embeddings,
+        "scale_embedding": config.scale_embeddings, "max_position_embeddings": 1024, "eos_token_id": 0,
+        "forced_eos_token_id": None, "pad_token_id": _PADDING, "decoder_start_token_id": _PADDING,
+    }  # fmt: skip
 
 
 def _piece(tokenizer: Tokenizer, token: int, end: int) -> str:

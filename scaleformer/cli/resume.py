@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from scaleformer.cli.line import flag_value, last_value, quoted, split_flags
+from scaleformer.cli.line import SWEEP, flag_value, last_value, quoted, split_flags
 from scaleformer.training.resume import OVERRIDES, RECORD, last_checkpoint, merge_overrides, refuse_held
 from scaleformer.training.run_folder import is_claimed, is_finished
 
@@ -20,16 +20,24 @@ def resumed_arguments(arguments: list[str]) -> list[str]:
     unless the command line sets another hydra.run.dir. `resume=auto` is the run in hydra.run.dir if given, else the
     newest unfinished run of the experiment in runs/; if none has a checkpoint, a new run begins. Arguments without
     resume= are returned unchanged. Raises ValueError where RUN is not a run directory, where hydra.run.dir is one but
-    nothing is resumed, and where several processes would each make their own folder."""
+    nothing is resumed, where several processes would each make their own folder, and for resume=auto in a sweep."""
     chosen = last_value(arguments, "resume")
     folder = last_value(arguments, "hydra.run.dir")
+    sweep = any(word in SWEEP for word in arguments)
+    other = "hydra.run.dir" if sweep else "hydra.sweep.dir"
+    if last_value(arguments, other) is not None:
+        wanted = "hydra.sweep.dir is that of a sweep" if sweep else "without -m, hydra.run.dir is that of the run"
+        raise ValueError(f"{other}: has no effect here: {wanted}")
+    if chosen == "" or (chosen == "auto" and sweep):
+        why = "is empty" if chosen == "" else "would be one run in all jobs of a sweep"
+        raise ValueError(f"resume={chosen}: {why}: give the folder of a run, as in resume=RUN")
     if chosen == "auto":
         arguments = [argument for argument in arguments if not argument.startswith("resume=")]
         found = unfinished_run(last_value(arguments, "experiment") or "default", folder)
         chosen = None if found is None else str(found)
         if found is not None:
             arguments = [*arguments, f"resume={quoted(str(found))}"]
-    if chosen in (None, "", "null"):
+    if chosen in (None, "null"):
         if folder is None and int(os.environ.get("WORLD_SIZE") or os.environ.get("SLURM_NTASKS") or 1) > 1:
             raise ValueError("several processes were started (torchrun, srun): set their folder with hydra.run.dir=RUN")
         if folder is not None:
@@ -41,6 +49,8 @@ def resumed_arguments(arguments: list[str]) -> list[str]:
         before = yaml.safe_load(saved.read_text(encoding="utf-8")) or []
         if not isinstance(before, list) or not all(isinstance(override, str) for override in before):
             raise ValueError(f"{saved} is not a list of overrides")
+        if not list(run.glob("checkpoints/*.ckpt")):
+            raise ValueError("it ended before its first checkpoint: start it as before")
         last_checkpoint(run)
     except (OSError, yaml.YAMLError, ValueError) as error:
         what = f"{saved} is missing" if not saved.is_file() else " ".join(str(error).split())

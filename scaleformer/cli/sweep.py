@@ -49,6 +49,8 @@ class Jobs:
         hydra = HydraConfig.get()
         if hydra.mode is not RunMode.MULTIRUN:
             return task()
+        if not self.jobs and (table := Path(hydra.runtime.output_dir).parent / "sweep.csv").exists():
+            raise ValueError(f"hydra.sweep.dir={table.parent}: holds a sweep, whose table would be lost: name another")
         job = (hydra.job.num, tuple(hydra.overrides.task), hydra.runtime.output_dir)
         self.metric = OmegaConf.select(config, "callbacks.checkpoint.monitor") or self.metric
         try:

@@ -25,7 +25,7 @@ _NAMES = {
     "schedule.warmup_steps": "warmup warmup_steps",
     "tokenizer.vocab_size": "vocab_size",
     "trainer.devices": "devices gpus",
-    "trainer.max_epochs": "epochs max_epochs num_epochs",
+    "+trainer.max_epochs": "epochs max_epochs num_epochs",
     "trainer.max_steps": "max_steps steps",
     "trainer.precision": "fp16 precision",
 }
@@ -46,10 +46,12 @@ def unknown_override(error: HydraException, names: type) -> str | None:
     neighbours = [str(name) for name in parent if name != "hydra"]
     group, _, inner = key.rpartition(".")
     nearest = SYNONYMS.get(inner)
-    if nearest is not None and nearest.split(".")[0].split("/")[0] not in root:
+    if nearest is not None and nearest.lstrip("+").split(".")[0].split("/")[0] not in root:
         nearest = None
     if nearest is None:  # the same or a similar name in another group
         nearest = next((name for name in known if name.rpartition(".")[2] == inner), None)
+    if not neighbours:  # a setting that holds any names, as data.corpora
+        return f"{key}: {group} has no settings yet: give it whole, as in {group}='{{{inner}: ...}}'"
     siblings = [f"{group}.{name}" if group else name for name in neighbours]
     text = unknown_setting(key, siblings, neighbours, nearest)
     return f"{text} (another choice of {group}= may have others)" if group else text

@@ -19,6 +19,9 @@ ROOT = Path(__file__).parents[2]
 def main(given: Sequence[str]) -> None:
     """Hand over to `scripts.bench_KIND`. Raises ValueError for another kind, and without a clone."""
     kind, *settings = given or [""]
+    if kind in ("--help", "-h"):
+        print(__doc__)
+        return
     if kind not in KINDS:
         raise ValueError(f"{' '.join(['benchmark', *given[:1]])}: wanted attention, training, decoding or gpu")
     if not (ROOT / "scripts").is_dir():

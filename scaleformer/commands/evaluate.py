@@ -58,17 +58,9 @@ def main(options: Options, given: Sequence[str]) -> None:
             raise ValueError(f"{corpus.source.where}: no documents in the {options.split} split")
         sources, names = [document.source for document in documents], [document.id for document in documents]
         evaluate_translator(
-            translator,
-            documents,
-            Request(sources, decoding, names, mode, options.max_tokens, corpus.tag),
-            str(options.output or results_folder(translator.path)),
-            split=options.split,
-            partial=next(read, None) is not None,
-            corpus=corpus.name,
-            metrics=metrics,
-            samples=options.samples,
-            ter=options.ter,
-            show_samples=False,
-            training=training_split(translator.config, options.data),
+            translator, documents, Request(sources, decoding, names, mode, options.max_tokens, corpus.tag),
+            str(options.output or results_folder(translator.path)), split=options.split,
+            partial=next(read, None) is not None, corpus=corpus.name, metrics=metrics, samples=options.samples,
+            ter=options.ter, show_samples=False, training=training_split(translator.config, options.data),
             conditions={"corpus": corpus.to_dict()},
-        )
+        )  # fmt: skip

@@ -212,14 +212,9 @@ def _decode_again(
     begun = [text[: row.begun] for row, text in zip(rows, present, strict=True)]
     ask = None if watch is None else lambda row, _: watch(rows[row].document)
     found = decode(
-        segments,
-        *pad([tokens for tokens, _ in rests], read.target.device),
-        config,
-        forced=[given for _, given in rests],
-        progress=progress,
-        watch=ask,
-        begun=begun,
-    )
+        segments, *pad([tokens for tokens, _ in rests], read.target.device), config,
+        forced=[given for _, given in rests], progress=progress, watch=ask, begun=begun,
+    )  # fmt: skip
     counts.calls += segments.calls
     for row, first, hypotheses in zip(rows, begun, found, strict=True):
         document, tokens = documents[row.document], hypotheses[0].tokens if hypotheses else ()

@@ -10,23 +10,8 @@ from scaleformer.ops.recall.decoding_cross import RecallCrossState, recall_cross
 from scaleformer.ops.segments.layout import SegmentLayout
 
 __all__ = [
-    "FEATURE_MAPS",
-    "CausalState",
-    "Choice",
-    "CrossState",
-    "RecallCausalState",
-    "RecallCrossState",
-    "SegmentLayout",
-    "causal_init",
-    "causal_step",
-    "choose_algorithm",
-    "cross_state",
-    "cross_step",
-    "get_feature_map",
-    "recall_causal_init",
-    "recall_causal_step",
-    "recall_cross_state",
-    "recall_cross_step",
-    "relative_kernel_attention",
-    "segment_recall_attention",
-]
+    "FEATURE_MAPS", "CausalState", "Choice", "CrossState", "RecallCausalState", "RecallCrossState", "SegmentLayout",
+    "causal_init", "causal_step", "choose_algorithm", "cross_state", "cross_step", "get_feature_map",
+    "recall_causal_init", "recall_causal_step", "recall_cross_state", "recall_cross_step",
+    "relative_kernel_attention", "segment_recall_attention",
+]  # fmt: skip

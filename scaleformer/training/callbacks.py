@@ -202,6 +202,11 @@ class Patience(EarlyStopping):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         trainer.should_stop = trainer.should_stop or self.wait_count >= self.patience
 
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if self.wait_count >= self.patience and trainer.is_global_zero:
+            best = f"{self.wait_count} validations without a better {self.monitor} than {float(self.best_score):.4f}"
+            print(f"{best}: callbacks.early_stopping.patience={self.patience} ends the training", flush=True)
+
 
 def build_callbacks(
     config: CallbacksConfig, run: Path, data: DocumentDataModule, seed: int, signals: SignalWatch, metrics: Metrics

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from scaleformer.data.tokenizer import Tokenizer
@@ -40,6 +42,12 @@ class Emphasis:
         # bytes are letters, such as ú, that have no piece
         inside = [n >= len(SPECIAL_PIECES) and (p[:1].isalnum() or p[:3] == "<0x") for n, p in enumerate(pieces)]
         self._inside = torch.tensor(inside)  # (V,)
+
+    def notes(self, targets: NDArray[Any]) -> list[str]:
+        """A line for the user where none of the words is in the targets (tokens,), of which it reads a million."""
+        some = torch.from_numpy(targets[:1_000_000].astype(np.int64))
+        none = not bool(self(some[None]).any())
+        return [f"emphasis.choices: none of its words is in {len(some):,} target tokens"] if none else []
 
     def __call__(self, targets: Tensor) -> Tensor:
         """(B, L) bool, True at the pieces of these words; targets: (B, L) long."""

@@ -91,6 +91,10 @@ class ScheduleConfig:
         if self.name == "cosine" and (self.total_steps or -1) <= 0:
             mend = "set trainer.max_steps, or take another schedule (schedule=inverse_sqrt)"
             check_clock("schedule=cosine ends with trainer.max_steps or trainer.max_time", trainer, mend)
+        end = max(self.total_steps or 0, self.warmup_steps + 1)
+        if self.name == "cosine" and 0 < (self.total_steps or 0) < trainer.max_steps and end < trainer.max_steps:
+            return [f"the learning rate is {self.floor:g} of its peak from step {end:,} on: schedule.total_steps="
+                    f"{self.total_steps} is below trainer.max_steps={trainer.max_steps}"]  # fmt: skip
         if not 0 < trainer.max_steps <= self.warmup_steps:
             return []
         return [

@@ -59,7 +59,7 @@ class TrainingProgress(Callback):
 
     Logs, over the batches since the last logged step:
     train/tokens_per_second  real source and target tokens of all devices, without padding, over the training time; the
-                             clock stops while validating and saving
+                             clock stops while validating and saving (`not_training`)
     train/padding            share of positions in the padded batches that hold no token
     train/data_share         share of that time spent waiting for batches (not with a trainer.profiler of your own)
     """
@@ -113,6 +113,10 @@ class TrainingProgress(Callback):
             self.tokens, self.positions, self.since, self.clock.waited = 0, 0, time.perf_counter(), 0.0
         elif self.bar is not None:
             self.bar.update(self.bar.task, **self._place(trainer))
+
+    def not_training(self, seconds: float) -> None:
+        """Do not count time that passed since the last batch, unless it is that of a validation."""
+        self.since += seconds if self.paused is None else 0.0
 
     def _ends(self, trainer: pl.Trainer) -> bool:
         """Whether training stops here; a Timer would say so only after this callback."""

@@ -43,8 +43,16 @@ def prepare(data: DocumentDataModule, settings: Settings) -> None:
         if isinstance(every, int) and 0 < batches < every:
             what = f"a validation before batch {batches:,}, the last one: lower trainer.val_check_interval={every}"
         if what:
-            raise ValueError(f"callbacks.early_stopping.patience needs {what}, or set it to null")
+            raise ValueError(f"callbacks.early_stopping.patience needs {what}, or patience=null")
     data.prepare_data()
+
+
+def check_searches(settings: Settings, given: Sequence[str]) -> None:
+    """Raises ValueError for a setting of a search among the overrides `given` that its strategy does not read."""
+    bleu = "callbacks.validation_bleu.decoding."
+    for prefix, search in (("decoding.", settings.decoding), (bleu, settings.callbacks.validation_bleu.decoding)):
+        keys = [word.partition("=")[0] for word in given if word.startswith(prefix)]
+        search.refuse_unread([key.removeprefix(prefix) for key in keys], prefix)
 
 
 def _check_references(documents: Sequence[Document], source: SplitSource) -> None:

@@ -43,7 +43,7 @@ from scaleformer.training.initialization import (
 from scaleformer.training.interruption import SignalWatch
 from scaleformer.training.loggers import build_loggers, log_results, start_loggers
 from scaleformer.training.module import TranslationModule
-from scaleformer.training.readiness import check_lengths, fingerprints, prepare
+from scaleformer.training.readiness import check_lengths, check_searches, fingerprints, prepare
 from scaleformer.training.resume import candidates, check_settings, open_checkpoint, record_overrides, refuse_held
 from scaleformer.training.run_folder import FINISHED, claimed, write_config, write_environment, write_status
 from scaleformer.training.run_results import evaluate_test_split, results_of
@@ -141,6 +141,7 @@ def build(config: Mapping[str, Any], signals: SignalWatch, given: Sequence[str] 
         parent = load_parent(settings.init_from)
         config, notes = inherited(config, asdict(parent.model.config), tokenizer_settings(parent), given)
     settings = read_settings(config)
+    check_searches(settings, given or ())
     step = 0 if package is None else package["step"]
     set_up_cpu(settings.threads)
 
@@ -188,6 +189,8 @@ def build(config: Mapping[str, Any], signals: SignalWatch, given: Sequence[str] 
         free = sum(p.numel() for p in model.parameters() if p.requires_grad)
         notes.append(f"adapter.rank={settings.adapter.rank}: {free:,} parameters train, the parent's stay")
     emphasis = Emphasis(forms, data.target_tokenizer) if (forms := settings.emphasis.forms()) else None
+    if emphasis is not None and not data.parts and not settings.data.streaming:
+        notes += emphasis.notes(data.encoded("train").target)
     here = {**config, "folder": str(Path.cwd())}
     module = TranslationModule(
         model, make_package(model_config, here, data.source_tokenizer, data.target_tokenizer, origin),
@@ -211,8 +214,9 @@ def train(parts: Run) -> None:
     if parts.settings.callbacks.early_stopping.patience and best_value(parts) is None:
         warnings.warn("callbacks.early_stopping: training ended before its first validation", stacklevel=2)
     if not parts.trainer.global_step:
-        limits = ", ".join(f"trainer.{n}={parts.config['trainer'].get(n)}" for n in ("max_time", "max_epochs"))
-        raise ValueError(f"the limit ({limits}) was reached before the first step: raise it")
+        given = {name: parts.config["trainer"].get(name) for name in ("max_time", "max_epochs", "limit_train_batches")}
+        limits = ", ".join(f"trainer.{name}={value}" for name, value in given.items() if value is not None)
+        raise ValueError(f"a limit ({limits}) was reached before the first step: raise it")
 
 
 def _fit(parts: Run) -> None:

@@ -14,6 +14,7 @@ from pytorch_lightning.callbacks import Callback, Checkpoint, ModelCheckpoint
 from scaleformer.training.interruption import interrupted
 from scaleformer.training.lightning_internals import before_this_batch, validates_next
 from scaleformer.training.module import TranslationModule
+from scaleformer.training.progress import TrainingProgress
 from scaleformer.training.run_folder import write_status
 
 FIRST = 60.0  # seconds until the first checkpoint of a run
@@ -105,9 +106,13 @@ class LastCheckpoint(Checkpoint):
             self._save(trainer)
 
     def _save(self, trainer: pl.Trainer) -> None:
+        begun = time.perf_counter()
         trainer.save_checkpoint(self.path)
         if trainer.is_global_zero:
             write_status(self.path.parent.parent, "training", trainer.global_step)
+        for callback in trainer.callbacks:  # type: ignore[attr-defined]
+            if isinstance(callback, TrainingProgress):
+                callback.not_training(time.perf_counter() - begun)
         self.saved_step, self.saved, self.pending = trainer.global_step, time.monotonic(), False
         self.wait = self.usual_wait
 

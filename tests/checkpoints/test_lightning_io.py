@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,13 @@ def test_a_full_disk_keeps_the_previous_checkpoint(path: Path, monkeypatch, wher
     assert error.value.filename == str(path)
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_another_checkpoint_of_the_run_is_left(path: Path, monkeypatch) -> None:
+    SafeCheckpointIO().save_checkpoint(CONTENT, path)
+    monkeypatch.setattr("torch.save", full)
+    with pytest.raises(OSError, match=rf"intact: .*continue with resume={re.escape(str(path.parent.parent))}"):
+        SafeCheckpointIO().save_checkpoint(CONTENT, path.with_name("best.ckpt"))
 
 
 def test_a_full_device(path: Path, monkeypatch) -> None:

@@ -20,23 +20,9 @@ from scaleformer.cli.call import new_folder
 from scaleformer.cli.command import CONF, config_of, module_of, names_of
 from scaleformer.cli.help import describe, described_settings
 from scaleformer.cli.line import split_flags, typed
-from tests.commands.calls import default_options
+from tests.commands.calls import default_options, error_of
 
 WITHOUT_OPTIONS = {"train"}
-
-
-def error_of(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
-    """The one-line error of the program."""
-    for name in ("HYDRA_FULL_ERROR", "SCALEFORMER_ONE_LINE", "SCALEFORMER_TRACEBACK"):
-        monkeypatch.setenv(name, "0")
-    monkeypatch.setattr(sys, "argv", ["scaleformer", *arguments])
-    with pytest.raises(SystemExit) as end:
-        commands.main()
-    out, err = capsys.readouterr()
-    assert (end.value.code, out) == (1, "")
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    return err.removeprefix("error: ").rstrip()
 
 
 def test_the_list_has_a_line_for_each_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,46 +183,6 @@ def test_errors_of_values_show_what_to_type(capsys, monkeypatch, tmp_path: Path)
 
 def advice_of(said: str) -> str:
     return said.partition("(type ")[2].partition(") (")[0].removesuffix(")")
-
-
-@pytest.mark.parametrize(
-    ("command", "override", "line"),
-    [
-        (
-            "translate",
-            "decoding.beam=5",
-            "decoding.beam: no such setting (did you mean decoding.beam_size?); there",
-        ),
-        ("translate", "beam=5", "beam: no such setting (did you mean decoding.beam_size?); there are decoding, "),
-        ("translate", "lr=1", "lr: no such setting; there are decoding, checkpoint"),
-        ("train", "lr=1", "lr: no such setting (did you mean optimizer.learning_rate?); there are seed, "),
-        ("train", "batch_size=8", "batch_size: no such setting (did you mean data.batch_tokens?)"),
-        ("train", "epochs=8", "epochs: no such setting (did you mean trainer.max_epochs?)"),
-        (
-            "train",
-            "data.max_token=8",
-            "data.max_token: no such setting (did you mean data.max_tokens?); there are path",
-        ),
-        ("train", "optimizer.warmup_steps=8", "optimizer.warmup_steps: no such setting (did you mean schedule.warmup_"),
-    ],
-)
-def test_a_misspelt_setting_suggests_the_closest(capsys, monkeypatch, tmp_path: Path, command, override, line) -> None:
-    monkeypatch.chdir(tmp_path)
-    places = ["checkpoint=x", "input=y", "output=z"] if command == "translate" else []
-    said = error_of(capsys, monkeypatch, command, *places, override)
-    assert said.startswith(line)
-    assert said.endswith("may have others)") == ("." in override)
-
-
-def test_a_setting_of_a_corpus_that_is_not_chosen(capsys, monkeypatch) -> None:
-    said = error_of(capsys, monkeypatch, "evaluate", "checkpoint=x", "data.path=x")
-    assert said.startswith("data: the corpus is that of the run: for another one add data=jsonl or data=text")
-
-
-def test_a_value_that_is_empty_is_refused(capsys, monkeypatch) -> None:
-    for given, name in ((("input=", "output=x"), "input"), (("input=[a,'']", "output=x"), "input")):
-        said = error_of(capsys, monkeypatch, "translate", "checkpoint=x", *given)
-        assert said.startswith(f"{name}=: empty: give a value, or leave it out: scaleformer translate")
 
 
 def test_a_missing_setting_is_reported(capsys, monkeypatch) -> None:

@@ -25,7 +25,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_without_resume_nothing_changes() -> None:
-    for arguments in ([], ["seed=1", "resume=null"], ["resume="], ["experiment=smoke", "hydra.run.dir=x"]):
+    for arguments in ([], ["seed=1", "resume=null"], ["experiment=smoke", "hydra.run.dir=x"]):
         assert resumed_arguments(arguments) == arguments
 
 
@@ -74,7 +74,7 @@ def test_a_folder_without_a_run_is_reported(tmp_path: Path, run: Path) -> None:
         assert "\n" not in str(error.value)
     record_overrides(run, [])
     (run / "checkpoints" / "best.ckpt").unlink()
-    with pytest.raises(ValueError, match=r"wanted checkpoints/best\.ckpt or checkpoints/last\.ckpt"):
+    with pytest.raises(ValueError, match=r"no run to resume \(it ended before its first checkpoint: start it"):
         resumed_arguments([f"resume={run}"])
 
 
@@ -108,6 +108,24 @@ def test_auto_in_a_named_folder_is_the_run_there_or_a_new_one(run: Path, tmp_pat
     place = f"hydra.run.dir={quoted(str(run))}"
     assert resumed_arguments(["resume=auto", place])[-2:] == [place, f"resume={quoted(str(run))}"]
     assert resumed_arguments(["resume=auto", "hydra.run.dir=new"]) == ["hydra.run.dir=new"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["resume="], "resume=: is empty: give the folder of a run, as in resume=RUN"),
+        (["-m", "resume=auto", "seed=1,2"], "resume=auto: would be one run in all jobs of a sweep: give the folder"),
+        (
+            ["-m", "hydra.run.dir=a", "seed=1,2"],
+            "hydra.run.dir: has no effect here: hydra.sweep.dir is that of a sweep",
+        ),
+        (["hydra.sweep.dir=a"], "hydra.sweep.dir: has no effect here: without -m, hydra.run.dir is that of the run"),
+    ],
+    ids=["empty", "auto", "run.dir", "sweep.dir"],
+)
+def test_what_would_not_do_what_it_says_is_refused(words: list[str], said: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}"):
+        resumed_arguments(words)
 
 
 def test_several_processes_need_a_given_folder(run: Path, monkeypatch) -> None:

@@ -37,6 +37,11 @@ def test_a_failing_job_does_not_end_a_sweep(tmp_path: Path, command: Command) ->
         assert f"{loss:.4f}" in row
         assert float(rows[number]["val/loss"]) == pytest.approx(loss, rel=1e-4)
         assert "hydra" not in row
+    before = (tmp_path / "all of it" / "sweep.csv").read_bytes()
+    code, out, err = command("data.max_tokens=64,128", "-m", *options)
+    assert code == 1
+    assert f"hydra.sweep.dir={tmp_path / 'all of it'}: holds a sweep, whose table would be lost: name another" in err
+    assert (tmp_path / "all of it" / "sweep.csv").read_bytes() == before
 
 
 def test_commas_separate_the_names_of_a_sweep(tmp_path: Path, command: Command) -> None:

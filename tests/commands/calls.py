@@ -70,3 +70,17 @@ def refusal(capsys: Any, call: Callable[[], object]) -> str:
     with pytest.raises(SystemExit) as ended, one_line_errors():
         call()
     return error_line((int(str(ended.value.code)), *capsys.readouterr()))
+
+
+def error_of(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
+    """The one-line error of the program."""
+    for name in ("HYDRA_FULL_ERROR", "SCALEFORMER_ONE_LINE", "SCALEFORMER_TRACEBACK"):
+        monkeypatch.setenv(name, "0")
+    monkeypatch.setattr(sys, "argv", ["scaleformer", *arguments])
+    with pytest.raises(SystemExit) as end:
+        main()
+    out, err = capsys.readouterr()
+    assert (end.value.code, out) == (1, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    return err.removeprefix("error: ").rstrip()

@@ -37,6 +37,8 @@ def test_what_cannot_be_timed_is_said_in_one_line(
         with pytest.raises(SystemExit, match="1"):
             command(words)
         assert capsys.readouterr().err.endswith("wanted attention, training, decoding or gpu\n")
+    command(["benchmark", "--help"])
+    assert "scaleformer benchmark attention|training|decoding|gpu" in capsys.readouterr().out
     monkeypatch.setattr(benchmark, "ROOT", tmp_path)
     with pytest.raises(SystemExit, match="1"):
         command(["benchmark", "training"])

@@ -118,14 +118,17 @@ def test_training_stops_when_validations_stop_improving(tmp_path: Path) -> None:
     assert saved(tmp_path / "checkpoints" / "last.ckpt", "global_step") == 3
 
 
-def test_a_run_stopped_early_stays_stopped(tmp_path: Path) -> None:
+def test_a_run_stopped_early_stays_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def go_on(patience: int, **resume: Any) -> Weights:
         parts = {"early_stopping": EarlyStoppingConfig(patience), "checkpoint": CheckpointConfig(1, "val/bleu", "max")}
         return fit(tmp_path, config(bleu=1, **parts), resume=resume.get("path"), val_check_interval=1, max_steps=50)
 
     last = tmp_path / "checkpoints" / "last.ckpt"
+    said = ": callbacks.early_stopping.patience=2 ends the training\n"
     assert len(go_on(2).after) == 3
+    assert said in capsys.readouterr().out
     assert len(go_on(2, path=last).after) == 0
+    assert said in capsys.readouterr().out
     assert saved(last, "global_step") == 3
     assert len(go_on(4, path=last).after) == 2  # BLEU is still 0
     assert saved(last, "global_step") == 5

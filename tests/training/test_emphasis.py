@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
@@ -39,6 +40,14 @@ def test_whole_words_are_found_whatever_their_pieces(size: int) -> None:
     assert marked(config.forms(), size) == ["Te", "vosotros", "Os", "vuestro", "te", "Vosotros", "vuestros"]
     assert marked(("te",), size) == ["te"]
     assert marked(("casa",), size) == []
+
+
+def test_words_that_the_corpus_lacks_are_told() -> None:
+    tokenizer = Tokenizer.train(SENTENCES * 20, 51, byte_fallback=False)
+    targets = np.array([token for sentence in SENTENCES for token in [*tokenizer.encode(sentence), SEP]], np.uint16)
+    assert Emphasis(("te",), tokenizer).notes(targets) == []
+    said = f"emphasis.choices: none of its words is in {len(targets)} target tokens"
+    assert Emphasis(("casa",), tokenizer).notes(targets) == [said]
 
 
 def test_bytes_go_on_with_a_word() -> None:

@@ -35,6 +35,17 @@ def test_a_warmup_that_outlasts_the_training_is_told(steps: int, told: bool) -> 
     assert bool(ScheduleConfig("constant", warmup_steps=4).notes(trainer)) == told  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("warmup", "total", "steps", "end"), [(4, 10, 12, "10"), (10, 3, 16, "11"), (4, 10, 10, ""), (10, 3, 11, "")]
+)
+def test_a_cosine_that_ends_before_the_training_is_told(warmup: int, total: int, steps: int, end: str) -> None:
+    trainer = SimpleNamespace(max_steps=steps, callbacks=[])
+    schedule = ScheduleConfig("cosine", warmup, total)
+    said = f"the learning rate is 0 of its peak from step {end} on: schedule.total_steps={total} is below"
+    assert [line[: len(said)] for line in schedule.notes(trainer)] == [said] * bool(end)  # type: ignore[arg-type]
+    assert not end or (schedule.factor(int(end)) < 1e-9 < schedule.factor(int(end) - 1))
+
+
 @pytest.mark.parametrize("steps", [None, -1])
 def test_a_cosine_without_steps_ends_with_the_time(monkeypatch: pytest.MonkeyPatch, steps: int | None) -> None:
     schedule = ScheduleConfig("cosine", warmup_steps=10, total_steps=steps, floor=0.1)

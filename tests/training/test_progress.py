@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from pytorch_lightning.callbacks import Callback
 from rich.console import Console
 
-from scaleformer.training import progress
+from scaleformer.training import progress, saving
 from scaleformer.training.metrics_csv import MetricsCsv
 from scaleformer.training.progress import StatusBar, TrainingProgress
 from tests.trainings import Batches, make_module, make_trainer, read_metrics
@@ -79,6 +80,20 @@ def test_speed_counts_real_tokens_over_training_time(tmp_path: Path, clock: Cloc
         tokens, positions = sum(int(m.sum()) for m in masks), sum(m.numel() for m in masks)
         assert float(row["train/tokens_per_second"]) == pytest.approx(tokens / 4)
         assert float(row["train/padding"]) == pytest.approx(1 - tokens / positions)
+
+
+def test_checkpoints_between_batches_do_not_count(tmp_path: Path, monkeypatch, clock: Clock) -> None:
+    def write(*_: Any) -> None:
+        clock.now += 1000
+
+    monkeypatch.setattr(saving, "write_status", write)
+    monkeypatch.setattr(saving, "time", SimpleNamespace(perf_counter=clock.perf_counter, monotonic=time.monotonic))
+    checkpoints = saving.LastCheckpoint(tmp_path / "run" / "checkpoints" / "last.ckpt", 1)
+    options = {"max_steps": 3, "log_every_n_steps": 3, "logger": [MetricsCsv(tmp_path)], "enable_checkpointing": True}
+    make_trainer(tmp_path, [TrainingProgress(plain()), clock, checkpoints], **options).fit(make_module(), Batches(3))
+    tokens = sum(int(batch.source_mask.sum() + batch.target_mask.sum()) for batch in Batches(3))
+    assert clock.now > 2000
+    assert float(read_metrics(tmp_path)[0]["train/tokens_per_second"]) == pytest.approx(tokens / 6)
 
 
 def test_accumulated_batches_are_counted_with_their_step(tmp_path: Path, clock: Clock) -> None:

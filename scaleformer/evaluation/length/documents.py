@@ -144,17 +144,11 @@ class LengthSet:
         """Plain values for JSON."""
         sides = {name: [getattr(d, name) for d in self.documents] for name in ("source_tokens", "target_tokens")}
         return {
-            "label": self.spec.label,
-            "unit": self.spec.unit,
-            "size": self.spec.size,
-            "times": self.spec.times,
-            "ids": [d.id for d in self.documents],
-            "documents": len(self.documents),
-            "available": self.available,
-            "segments": sum(len(d.source) for d in self.documents),
-            "overlong": self.overlong,
+            "label": self.spec.label, "unit": self.spec.unit, "size": self.spec.size, "times": self.spec.times,
+            "ids": [d.id for d in self.documents], "documents": len(self.documents), "available": self.available,
+            "segments": sum(len(d.source) for d in self.documents), "overlong": self.overlong,
             **{name: {"mean": sum(n) / len(n), "max": max(n)} for name, n in sides.items()},
-        }
+        }  # fmt: skip
 
 
 def trained_length(config: Mapping[str, Any]) -> tuple[Unit, int] | None:

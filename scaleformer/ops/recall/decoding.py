@@ -219,18 +219,10 @@ def recall_causal_init(
     bias[:, :, :kept] = float("-inf")
     numbers = torch.full((batch, _FIRST_ROOM), NO_SEGMENT, device=device)
     return RecallCausalState(
-        salience.new_zeros(2, *salience.shape, max(d, e)),
-        salience,
-        bias,
-        torch.zeros_like(bias[:, :, :kept], dtype=torch.long),
-        bias[:, :, :kept].clone(),
-        numbers,
-        torch.zeros_like(numbers[:, 0]),
-        numbers[:, 0].clone(),
-        log_gate,
-        recency.to(salience),
-        e,
-    )
+        salience.new_zeros(2, *salience.shape, max(d, e)), salience, bias,
+        torch.zeros_like(bias[:, :, :kept], dtype=torch.long), bias[:, :, :kept].clone(), numbers,
+        torch.zeros_like(numbers[:, 0]), numbers[:, 0].clone(), log_gate, recency.to(salience), e,
+    )  # fmt: skip
 
 
 @torch.no_grad()
