@@ -25,6 +25,10 @@ class EmphasisConfig:
     choices: str | None = None
     weight: Annotated[float, Range(ge=1)] = 10.0
 
+    def __post_init__(self) -> None:
+        if self.choices is None and self.weight != 10.0:
+            raise ValueError(f"emphasis.weight is {self.weight}: it is that of emphasis.choices, which is not set")
+
     def forms(self) -> tuple[str, ...]:
         """The words, as written and capitalized. Raises DataError for a file that cannot be read."""
         if self.choices is None:

@@ -67,6 +67,10 @@ class EmaConfig:
     decay: Annotated[float, Range(gt=0, lt=1)] | None = None
     start_step: Natural = 0
 
+    def __post_init__(self) -> None:
+        if self.start_step and self.decay is None:
+            raise ValueError(f"callbacks.ema.start_step is {self.start_step}: of an average, and ema.decay is null")
+
 
 @dataclass(frozen=True)
 class ValidationBleuConfig:

@@ -110,6 +110,8 @@ def test_checking_draws_no_random_numbers() -> None:
         ("callbacks.early_stopping.patience=0", r"callbacks.early_stopping.patience is 0"),
         ("callbacks.ema.decay=1", r"callbacks.ema.decay is 1: it must be a float above 0 and below 1 or null"),
         ("callbacks.ema.start_step=-1", r"callbacks.ema.start_step is -1"),
+        ("callbacks.ema.start_step=5", r"callbacks.ema.start_step is 5: of an average, and ema.decay is null"),
+        ("emphasis.weight=5", r"emphasis.weight is 5: it is that of emphasis.choices, which is not set"),
         ("callbacks.validation_bleu.examples=-1", r"callbacks.validation_bleu.examples is -1"),
         (
             "callbacks.validation_bleu.decoding.strategy=best",
