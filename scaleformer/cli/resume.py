@@ -40,6 +40,8 @@ def resumed_arguments(arguments: list[str]) -> list[str]:
     if chosen in (None, "null"):
         if folder is None and int(os.environ.get("WORLD_SIZE") or os.environ.get("SLURM_NTASKS") or 1) > 1:
             raise ValueError("several processes were started (torchrun, srun): set their folder with hydra.run.dir=RUN")
+        if folder is not None and Path(folder).exists() and not Path(folder).is_dir():
+            raise ValueError(f"hydra.run.dir={folder}: is a file: name a folder for the run")
         if folder is not None:
             refuse_held(Path(folder))
         return arguments

@@ -113,6 +113,7 @@ def test_auto_in_a_named_folder_is_the_run_there_or_a_new_one(run: Path, tmp_pat
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        ([f"hydra.run.dir={__file__}"], f"hydra.run.dir={__file__}: is a file: name a folder for the run"),
         (["resume="], "resume=: is empty: give the folder of a run, as in resume=RUN"),
         (["-m", "resume=auto", "seed=1,2"], "resume=auto: would be one run in all jobs of a sweep: give the folder"),
         (
@@ -121,7 +122,7 @@ def test_auto_in_a_named_folder_is_the_run_there_or_a_new_one(run: Path, tmp_pat
         ),
         (["hydra.sweep.dir=a"], "hydra.sweep.dir: has no effect here: without -m, hydra.run.dir is that of the run"),
     ],
-    ids=["empty", "auto", "run.dir", "sweep.dir"],
+    ids=["file", "empty", "auto", "run.dir", "sweep.dir"],
 )
 def test_what_would_not_do_what_it_says_is_refused(words: list[str], said: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(said)}"):
