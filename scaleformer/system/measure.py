@@ -83,7 +83,7 @@ def memory_status(key: str) -> int:
 def read_size(text: str | float) -> int | None:
     """Bytes of a size: `2GiB`, `512 MB`, or a number of them; None for what is none, or not above 0."""
     found = _SIZE.fullmatch(str(text).strip())
-    if found is None:
+    if found is None or (isinstance(text, float) and not text.is_integer()):
         return None
     number, prefix, binary = found.groups()
     return (

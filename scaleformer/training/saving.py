@@ -106,13 +106,13 @@ class LastCheckpoint(Checkpoint):
             self._save(trainer)
 
     def _save(self, trainer: pl.Trainer) -> None:
-        begun = time.perf_counter()
+        begun = time.monotonic()
         trainer.save_checkpoint(self.path)
         if trainer.is_global_zero:
             write_status(self.path.parent.parent, "training", trainer.global_step)
         for callback in trainer.callbacks:  # type: ignore[attr-defined]
             if isinstance(callback, TrainingProgress):
-                callback.not_training(time.perf_counter() - begun)
+                callback.not_training(time.monotonic() - begun)
         self.saved_step, self.saved, self.pending = trainer.global_step, time.monotonic(), False
         self.wait = self.usual_wait
 

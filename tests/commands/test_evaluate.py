@@ -165,7 +165,7 @@ BAD = {
         ["data=jsonl", "data.pat=x"],
         "data.pat: no such setting (did you mean data.path?); there are path",
     ),
-    "data alone": (["data.path=x"], "data: no such setting; there are metrics, decoding, checkpoint"),
+    "data alone": (["data.path=x"], "data: the corpus is that of the run: for another one add data=jsonl"),
 }
 
 

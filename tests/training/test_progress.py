@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -87,7 +86,7 @@ def test_checkpoints_between_batches_do_not_count(tmp_path: Path, monkeypatch, c
         clock.now += 1000
 
     monkeypatch.setattr(saving, "write_status", write)
-    monkeypatch.setattr(saving, "time", SimpleNamespace(perf_counter=clock.perf_counter, monotonic=time.monotonic))
+    monkeypatch.setattr(saving, "time", SimpleNamespace(monotonic=clock.perf_counter))
     checkpoints = saving.LastCheckpoint(tmp_path / "run" / "checkpoints" / "last.ckpt", 1)
     options = {"max_steps": 3, "log_every_n_steps": 3, "logger": [MetricsCsv(tmp_path)], "enable_checkpointing": True}
     make_trainer(tmp_path, [TrainingProgress(plain()), clock, checkpoints], **options).fit(make_module(), Batches(3))
