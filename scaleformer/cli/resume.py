@@ -25,7 +25,7 @@ def resumed_arguments(arguments: list[str]) -> list[str]:
     folder = last_value(arguments, "hydra.run.dir")
     sweep = any(word in SWEEP for word in arguments)
     other = "hydra.run.dir" if sweep else "hydra.sweep.dir"
-    if last_value(arguments, other) is not None:
+    if last_value(arguments, other) is not None and "LOCAL_RANK" not in os.environ:  # Lightning gives a process both
         wanted = "hydra.sweep.dir is that of a sweep" if sweep else "without -m, hydra.run.dir is that of the run"
         raise ValueError(f"{other}: has no effect here: {wanted}")
     if chosen == "" or (chosen == "auto" and sweep):

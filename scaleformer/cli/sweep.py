@@ -73,7 +73,7 @@ class Jobs:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
-        if not self.jobs:
+        if not self.jobs or os.environ.get("LOCAL_RANK", "0") != "0":  # other processes of a job know no results
             return
         shared = set.intersection(*(set(job.overrides) for job in self.jobs)) if len(self.jobs) > 1 else set()
         settings = [" ".join(override for override in job.overrides if override not in shared) for job in self.jobs]

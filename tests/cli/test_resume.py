@@ -129,6 +129,12 @@ def test_what_would_not_do_what_it_says_is_refused(words: list[str], said: str) 
         resumed_arguments(words)
 
 
+def test_a_further_process_of_a_sweep_has_the_folder_of_the_first(monkeypatch) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    arguments = ["-m", "seed=1,2", "hydra.run.dir=runs/x"]
+    assert resumed_arguments(arguments) == arguments
+
+
 def test_several_processes_need_a_given_folder(run: Path, monkeypatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ValueError, match=r"several processes .* set their folder with hydra\.run\.dir=RUN"):

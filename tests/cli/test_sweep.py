@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from scaleformer.cli.sweep import Job, Jobs
 from tests.trainings import Command, read_metrics
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pytorch_lightning", "ignore:.*treespec")
@@ -42,6 +43,15 @@ def test_a_failing_job_does_not_end_a_sweep(tmp_path: Path, command: Command) ->
     assert code == 1
     assert f"hydra.sweep.dir={tmp_path / 'all of it'}: holds a sweep, whose table would be lost: name another" in err
     assert (tmp_path / "all of it" / "sweep.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_the_first_process_alone_writes_the_table(tmp_path: Path, monkeypatch, capsys, rank: str) -> None:
+    monkeypatch.setenv("LOCAL_RANK", rank)
+    jobs = Jobs()
+    with jobs:
+        jobs.jobs.append(Job(0, ("seed=1",), str(tmp_path / "0"), 1.5 if rank == "0" else None))
+    assert (tmp_path / "sweep.csv").exists() == ("1.5000" in capsys.readouterr().out) == (rank == "0")
 
 
 def test_commas_separate_the_names_of_a_sweep(tmp_path: Path, command: Command) -> None:
