@@ -141,7 +141,7 @@ def build(config: Mapping[str, Any], signals: SignalWatch, given: Sequence[str] 
         parent = load_parent(settings.init_from)
         config, notes = inherited(config, asdict(parent.model.config), tokenizer_settings(parent), given)
     settings = read_settings(config)
-    check_searches(settings, given or ())
+    check_searches(settings, given or () if package is None else ())  # older versions began runs with such settings
     step = 0 if package is None else package["step"]
     set_up_cpu(settings.threads)
 
