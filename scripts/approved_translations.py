@@ -22,7 +22,6 @@ import argparse
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -35,12 +34,12 @@ from scaleformer.data.batching import Example, collate
 from scaleformer.decoding.search import decode
 from scaleformer.decoding.state import pad
 from scaleformer.evaluation.metrics import Metrics
-from scaleformer.formats.json_lines import read_jsonl
 from scaleformer.system.errors import one_line_errors
 from scaleformer.text.documents import Document
 from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import EOS
 from scripts.bench_training.tables import markdown
+from scripts.document_cache import documents_of, parser_of
 
 LAST = 4  # segments of a step
 Store = tuple[Tensor, Tensor]  # states (L, D), and the token that follows each (L,)
@@ -192,23 +191,13 @@ def table(translator: Translator, documents: Sequence[Document], settings: argpa
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("checkpoint")
-    parser.add_argument("documents", help="JSON Lines with as many target as source segments")
-    parser.add_argument("--most", type=int, help="documents, the first ones; by default all")
-    parser.add_argument("--segments", type=int, help="of a document, the first ones; by default all")
+    parser = parser_of(__doc__)
     for name, usual in (("scale", 1.1), ("spread", 1.6), ("slope", 0.25), ("offset", 1.0)):
         parser.add_argument(f"--{name}", type=float, default=usual)
     parser.add_argument("--rates", type=float, nargs="*", default=[1e-4, 3e-4])
     given = parser.parse_args(arguments)
     translator = Translator.load(given.checkpoint, "cpu")
-    documents = [
-        replace(document, source=document.source[: given.segments], target=document.target[: given.segments])
-        for document in islice(read_jsonl(given.documents), given.most)
-    ]
-    if not documents or any(len(one.source) != len(one.target) for one in documents):
-        raise ValueError(f"{given.documents}: wanted documents with as many target as source segments")
-    print(table(translator, documents, given))
+    print(table(translator, documents_of(given), given))
 
 
 if __name__ == "__main__":

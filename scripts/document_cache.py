@@ -110,21 +110,32 @@ def table(documents: Sequence[Read]) -> str:
     return markdown(["", "settings", "first half", "second half"], rows)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parser_of(description: str | None) -> argparse.ArgumentParser:
+    """A parser for a checkpoint and documents (`documents_of`)."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkpoint")
-    parser.add_argument("documents", help="JSON Lines with as many target as source segments, two documents or more")
+    parser.add_argument("documents", help="JSON Lines with as many target as source segments")
     parser.add_argument("--most", type=int, help="documents, the first ones; by default all")
     parser.add_argument("--segments", type=int, help="of a document, the first ones; by default all")
-    given = parser.parse_args(arguments)
-    translator = Translator.load(given.checkpoint, "cpu")
+    return parser
+
+
+def documents_of(given: argparse.Namespace, least: int = 1) -> list[Document]:
+    """The documents that the arguments ask for. Raises ValueError for fewer, and where segments do not match."""
     documents = [
         replace(document, source=document.source[: given.segments], target=document.target[: given.segments])
         for document in islice(read_jsonl(given.documents), given.most)
     ]
-    if len(documents) < 2 or any(len(one.source) != len(one.target) for one in documents):
-        raise ValueError(f"{given.documents}: wanted two documents or more with as many target as source segments")
-    print(table([read(translator, document) for document in documents]))
+    if len(documents) < least or any(len(one.source) != len(one.target) for one in documents):
+        wanted = f"{least} documents or more with as many target as source segments"
+        raise ValueError(f"{given.documents}: wanted {wanted}")
+    return documents
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    given = parser_of(__doc__).parse_args(arguments)
+    translator = Translator.load(given.checkpoint, "cpu")
+    print(table([read(translator, document) for document in documents_of(given, least=2)]))
 
 
 if __name__ == "__main__":

@@ -112,7 +112,8 @@ def main(options: Options, given: Sequence[str]) -> None:
         if part is not None and part.number == 0:
             merge_files(inputs, options.output, part)
             return
-        _refuse_replacing(options, *chain(*plan_files(inputs, options.output, overwrite=True).pairs))
+        beside = options.review or options.term_report
+        _refuse_replacing(options, *(chain(*plan_files(inputs, options.output, True).pairs) if beside else ()))
         setup = _setup(options, given)
         how = options.split, options.source_language, options.overwrite, options.update, options.edits, part
         _review(options.review, *translate_files(setup, inputs, options.output, *how))

@@ -193,8 +193,8 @@ class WeightAverage(WeightAveraging):
 
 
 class Patience(EarlyStopping):
-    """Early stopping that survives a resume: a resumed run that it has ended trains no further, unless the patience is
-    raised. (Lightning's own restores the patience, but only checks it at the next validation.)"""
+    """Early stopping that says so, and survives a resume: a resumed run that it has ended trains no further, unless the
+    patience is raised. (Lightning's own restores the patience, but only checks it at the next validation.)"""
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict({**state_dict, "patience": self.patience})

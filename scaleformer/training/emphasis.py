@@ -20,13 +20,14 @@ from scaleformer.vocabulary import SPECIAL_PIECES
 @dataclass(frozen=True)
 class EmphasisConfig:
     """choices: a file of choices, or the name of a shipped one, whose target words weigh `weight` in the loss of
-    training, others 1; None = all weigh 1. What `when` of a choice says of the source is not looked at."""
+    training, others 1; None = all weigh 1. What `when` of a choice says of the source is not looked at. Raises
+    ValueError for a weight without choices."""
 
     choices: str | None = None
     weight: Annotated[float, Range(ge=1)] = 10.0
 
     def __post_init__(self) -> None:
-        if self.choices is None and self.weight != 10.0:
+        if self.choices is None and self.weight != EmphasisConfig.weight:
             raise ValueError(f"emphasis.weight is {self.weight}: it is that of emphasis.choices, which is not set")
 
     def forms(self) -> tuple[str, ...]:

@@ -41,5 +41,5 @@ def test_rows_of_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     main([str(run), str(path), "--most", "2"])
     rows = [line.split("|")[1].strip() for line in capsys.readouterr().out.splitlines()]
     assert rows[2:] == ["as it is", "scaled", "cache", "foreign cache"]
-    with pytest.raises(ValueError, match="wanted two documents or more"):
+    with pytest.raises(ValueError, match="wanted 2 documents or more"):
         main([str(run), str(path), "--most", "1"])
