@@ -39,6 +39,7 @@ REMOVED = (
     "gated_deltanet",
     "segment_hybrid",
     "word_dropout",
+    "drop_separators",
 )
 QUOTED = re.compile(rf"`{PROGRAM}(?=[\s`]) *([^`]*)`")  # in tables and in sentences
 

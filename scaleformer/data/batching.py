@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 
 from scaleformer.batch import Batch
-from scaleformer.data.cutting import SOURCE, TARGET, Ints, Plan
+from scaleformer.data.cutting import Ints, Plan
 from scaleformer.data.encoded import EncodedCorpus
-from scaleformer.vocabulary import BOS, EOS, PAD, SEP, SEPARATORS, consumed, steps_of
+from scaleformer.vocabulary import BOS, EOS, PAD, SEP, consumed
 
 # Lengths that differ by less than this factor count as equal: enough freedom to mix every epoch, with little padding.
 _BUCKET_RATIO = 1.06
@@ -159,12 +159,8 @@ def fill(batches: Sequence[Ints], count: int) -> list[Ints]:
     return parts
 
 
-def make_example(
-    corpus: EncodedCorpus, segments: Ints, left_out: NDArray[np.int8] | None = None, continues: bool | None = None
-) -> Example:
-    """The example that some segments form; left_out as in `Plan`, None if no separator is left out."""
-    if left_out is None:
-        left_out = np.zeros(len(segments), dtype=np.int8)
+def make_example(corpus: EncodedCorpus, segments: Ints, continues: bool | None = None) -> Example:
+    """The example that some segments form."""
     first, last = int(segments[0]), int(segments[-1])
     document = int(np.searchsorted(corpus.documents, first, "right")) - 1
     start, stop = int(corpus.documents[document]), int(corpus.documents[document + 1])
@@ -176,33 +172,14 @@ def make_example(
         label = name
     else:
         label = f"{name}[{first - start}:{last + 1 - start}]"
-    source = _tokens(corpus.source, corpus.source_offsets, segments, left_out & SOURCE > 0)
-    target = _tokens(corpus.target, corpus.target_offsets, segments, left_out & TARGET > 0)
-    if left_out.any():
-        _recount(target, corpus, segments, left_out)
+    source, target = (
+        [tokens[offsets[n] : offsets[n + 1]] for n in segments.tolist()]
+        for tokens, offsets in ((corpus.source, corpus.source_offsets), (corpus.target, corpus.target_offsets))
+    )
     end = np.array([EOS], corpus.source.dtype)
     if corpus.tag is not None:
         source.insert(0, np.array([corpus.tag], corpus.source.dtype))
     return Example(label, np.concatenate([*source, end]), np.concatenate([*target, end]), continues)
-
-
-def _tokens(tokens: NDArray[Any], offsets: Ints, segments: Ints, lacks: NDArray[np.bool_]) -> list[NDArray[Any]]:
-    stops = (offsets[segments + 1] - lacks).tolist()
-    return [tokens[offsets[i] : stop] for i, stop in zip(segments.tolist(), stops, strict=True)]
-
-
-def _recount(target: list[NDArray[Any]], corpus: EncodedCorpus, segments: Ints, left_out: NDArray[np.int8]) -> None:
-    """Make every remaining separator count the source segments that end since the previous one."""
-    ends = corpus.target[corpus.target_offsets[segments + 1] - 1].tolist()
-    pending = 0
-    for place, (end, lacks) in enumerate(zip(ends, left_out.tolist(), strict=True)):
-        steps = steps_of(end)
-        assert steps is not None
-        pending += steps - (lacks & SOURCE)
-        if not lacks & TARGET:
-            if SEPARATORS[pending] != end:
-                target[place] = np.append(target[place][:-1], np.array([SEPARATORS[pending]], target[place].dtype))
-            pending = 0
 
 
 def collate(examples: Sequence[Example]) -> Batch:

@@ -101,8 +101,6 @@ class DataConfig(SourceConfig):
     overlong: Literal["keep", "error"] = "keep"
     multi_resolution: bool = False
     join_segments: tuple[Positive, Positive] | None = None
-    drop_separators: Annotated[float, Range(ge=0, lt=1)] = 0.0
-    merge_segments: Share = 0.0
     mask_spans: Share = 0.0
     max_ratio: Annotated[float, Range(ge=1)] | None = None
     consecutive: bool = False

@@ -15,24 +15,20 @@ from numpy.typing import NDArray
 
 from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.system.errors import DataError
-from scaleformer.vocabulary import MOST, SEPARATORS
+from scaleformer.vocabulary import SEPARATORS
 
 Ints = NDArray[np.int64]
-SOURCE, TARGET = 1, 2  # BOTH is their sum
 
 
 @dataclass(frozen=True)
 class Plan:
     """Examples as runs of segment numbers: example n holds order[bounds[n]:bounds[n + 1]].
 
-    left_out                        (segments in order,) the side without the separator after each segment: 0 none,
-                                    `SOURCE`, `TARGET`, or their sum for both
-    source_lengths, target_lengths  (examples,) tokens, including the remaining separators, the tag and the `</s>`
+    source_lengths, target_lengths  (examples,) tokens, including the separators, the tag and the `</s>`
     """
 
     order: Ints
     bounds: Ints
-    left_out: NDArray[np.int8]
     source_lengths: Ints
     target_lengths: Ints
 
@@ -42,11 +38,6 @@ class Plan:
     def segments(self, example: int) -> Ints:
         """The segment numbers of an example, in order."""
         return self.order[self.bounds[example] : self.bounds[example + 1]]
-
-    def part(self, example: int) -> tuple[Ints, NDArray[np.int8]]:
-        """The segment numbers of an example, in order, and the side without the separator after each."""
-        run = slice(self.bounds[example], self.bounds[example + 1])
-        return self.order[run], self.left_out[run]
 
 
 @dataclass(frozen=True)
@@ -58,8 +49,6 @@ class Cutting:
     join_segments: tuple[int, int] | None = None
     max_ratio: float | None = None
     overlong: str = "keep"
-    drop_separators: float = 0.0
-    merge_segments: float = 0.0
     level: str = "document"
 
 
@@ -92,9 +81,9 @@ def kept_segments(corpus: EncodedCorpus, max_ratio: float | None, level: str = "
 def make_plan(corpus: EncodedCorpus, cutting: Cutting, rng: np.random.Generator) -> Plan:
     """Cut or join the segments of a corpus into examples of at most `max_tokens` on either side.
 
-    With level="segment" each segment is an example. rng draws for multi_resolution, join_segments, drop_separators and
-    merge_segments; without these every example is as long as possible. A single segment beyond max_tokens becomes its
-    own example, or raises DataError with overlong="error".
+    With level="segment" each segment is an example. rng draws for multi_resolution and join_segments; without these
+    every example is as long as possible. A single segment beyond max_tokens becomes its own example, or raises
+    DataError with overlong="error".
     """
     order = kept_segments(corpus, cutting.max_ratio, cutting.level)
     check_overlong(corpus, order, cutting)
@@ -106,14 +95,9 @@ def make_plan(corpus: EncodedCorpus, cutting: Cutting, rng: np.random.Generator)
     else:
         bounds = _cut(_Lengths(corpus, order), corpus.document_of[order], cutting, rng)
     ends = np.array(bounds, dtype=np.int64)
-    left_out = _leave_out(corpus, order, ends, cutting, rng)
-    lengths = [
-        np.diff(np.concatenate(([0], np.cumsum(tokens[order] - (left_out & side > 0))))[ends]) + more
-        for side, tokens, more in zip(
-            (SOURCE, TARGET), (corpus.source_lengths, corpus.target_lengths), corpus.ends, strict=True
-        )
-    ]
-    return Plan(order, ends, left_out, lengths[0], lengths[1])
+    sides = zip((corpus.source_lengths, corpus.target_lengths), corpus.ends, strict=True)
+    lengths = [np.diff(np.concatenate(([0], np.cumsum(tokens[order])))[ends]) + more for tokens, more in sides]
+    return Plan(order, ends, *lengths)
 
 
 def check_overlong(corpus: EncodedCorpus, segments: Ints, cutting: Cutting) -> None:
@@ -183,39 +167,3 @@ def _join(lengths: _Lengths, cutting: Cutting, rng: np.random.Generator) -> arra
         wanted = bounds[-1] + int(rng.integers(fewest, most + 1))
         bounds.append(lengths.fit(bounds[-1], min(wanted, lengths.count), cutting.max_tokens))
     return bounds
-
-
-def _leave_out(
-    corpus: EncodedCorpus, order: Ints, ends: Ints, cutting: Cutting, rng: np.random.Generator
-) -> NDArray[np.int8]:
-    """(segments in order,) the side without the separator after each; an example's last separator always stays.
-
-    Draws random numbers only for settings that are on.
-    """
-    left_out = np.zeros(len(order), dtype=np.int8)
-    if cutting.drop_separators > 0:
-        left_out[rng.random(len(order)) < cutting.drop_separators] = 1
-        left_out *= rng.integers(SOURCE, TARGET, len(order), dtype=np.int8, endpoint=True)
-    if cutting.merge_segments > 0:
-        for first, last in pairwise(ends.tolist()):
-            if last - first > 1 and rng.random() < cutting.merge_segments:
-                size = int(2 * ((last - first + 0.5) / 2) ** rng.random())  # log-uniform, from two to all
-                left_out[first:last] = SOURCE | TARGET
-                left_out[first + size - 1 : last : size] = 0
-    if len(ends) > 1:
-        left_out[ends[1:] - 1] = 0
-    return _possible(left_out, corpus, order)
-
-
-def _possible(left_out: NDArray[np.int8], corpus: EncodedCorpus, order: Ints) -> NDArray[np.int8]:
-    """Restrict `left_out` to what separators can express: those of beads stay, none consumes over `MOST` segments."""
-    single = corpus.single[order]
-    followed = np.append(single[1:], True)
-    left_out[~(single & followed)] &= SOURCE
-    left_out[corpus.source_lengths[order] == 0] &= TARGET
-    # A target segment that continues also consumes what its removed separator would have consumed.
-    goes_on, taken = left_out & TARGET > 0, left_out & SOURCE == 0
-    running = np.cumsum(goes_on & taken)
-    running -= np.maximum.accumulate(np.where(goes_on, 0, running))
-    left_out[(left_out == TARGET) & (running % MOST == 0)] = 0
-    return left_out

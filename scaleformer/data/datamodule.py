@@ -217,7 +217,7 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
     @property
     def _validation_cutting(self) -> Cutting:
         """Examples as long as possible, joined as in training, with nothing left out."""
-        return replace(self.cutting, multi_resolution=False, max_ratio=None, drop_separators=0.0, merge_segments=0.0)
+        return replace(self.cutting, multi_resolution=False, max_ratio=None)
 
     @property
     def _recipe(self) -> Recipe:

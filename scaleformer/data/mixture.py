@@ -44,7 +44,7 @@ class Drawn(NamedTuple):
     examples: Ints
 
     def example(self, number: int) -> Example:
-        return make_example(self.corpus, *self.plan.part(int(self.examples[number])))
+        return make_example(self.corpus, self.plan.segments(int(self.examples[number])))
 
 
 class Passes:
@@ -288,4 +288,4 @@ def _lengths(parts: Sequence[Drawn]) -> Plan:
     sides = [[part.plan.source_lengths[part.examples] for part in parts]]
     sides.append([part.plan.target_lengths[part.examples] for part in parts])
     source, target = (np.concatenate(side) for side in sides)
-    return Plan(none, np.arange(len(source) + 1), none.astype(np.int8), source, target)
+    return Plan(none, np.arange(len(source) + 1), source, target)

@@ -28,7 +28,6 @@ class SplitReport:
     longest_segment       its tokens, with the `</s>`
     longest_source, longest_target  tokens of the longest example, with the `</s>`
     over_budget_examples  single examples beyond batch_tokens, kept as batches of one
-    separators_left_out   separators removed on one side, or on both with merge_segments
     masked_segments       segments with a placeholder in the source, from data.mask_spans or the text itself
     masked_spans          placeholders in the source
     dropped               segments left out, by reason
@@ -51,7 +50,6 @@ class SplitReport:
     longest_source: int = 0
     longest_target: int = 0
     over_budget_examples: int = 0
-    separators_left_out: int = 0
     masked_segments: int = 0
     masked_spans: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
@@ -200,7 +198,6 @@ def count_split(corpus: EncodedCorpus, plan: Plan, recipe: Recipe) -> SplitRepor
         longest_source=int(plan.source_lengths.max(initial=0)),
         longest_target=int(plan.target_lengths.max(initial=0)),
         over_budget_examples=int((plan.source_lengths + plan.target_lengths > recipe.batch_tokens).sum()),
-        separators_left_out=int(np.count_nonzero(plan.left_out)),
         masked_segments=len(np.unique(np.searchsorted(corpus.source_offsets, masked, "right"))),
         masked_spans=len(masked),
         dropped=dropped,

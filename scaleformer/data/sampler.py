@@ -76,12 +76,12 @@ def documents_of(corpus: EncodedCorpus, plan: Plan) -> Ints:
 
 
 def batch_parts(corpus: EncodedCorpus, plan: Plan, batches: list[Ints], consecutive: bool) -> Iterator[list[Part]]:
-    """Batches of an epoch, each a list of examples as `Plan.part` returns them."""
+    """Batches of an epoch, each a list of the arguments of `make_example` after the corpus."""
     continues = np.empty((len(plan), 0), dtype=bool)  # nothing to say of an example
     if consecutive:
         continues = np.diff(documents_of(corpus, plan), prepend=-1)[:, None] == 0  # (examples, 1)
     for batch in batches:
-        yield [(*plan.part(i), *continues[i].tolist()) for i in batch]
+        yield [(plan.segments(i), *continues[i].tolist()) for i in batch]
 
 
 class BatchDataset(Dataset[Batch]):
@@ -123,7 +123,7 @@ class FixedLoader:
 
     def __init__(self, corpus: EncodedCorpus, plan: Plan, batches: Sequence[Ints], num_workers: int = 0) -> None:
         self._count = len(batches)
-        self._loader = batch_loader(corpus, [[plan.part(i) for i in batch] for batch in batches], num_workers)
+        self._loader = batch_loader(corpus, [[(plan.segments(i),) for i in batch] for batch in batches], num_workers)
 
     def __len__(self) -> int:
         return self._count

@@ -128,7 +128,7 @@ class StreamedBatches:
             if (epoch, number) == (self.counted.epoch, self.counted.windows):
                 self._count(corpus, plan, batches)
             for i, batch in enumerate(batches[done:], done + 1):
-                examples = [make_example(corpus, *plan.part(j)) for j in batch] if corpus and plan else []
+                examples = [make_example(corpus, plan.segments(j)) for j in batch] if corpus and plan else []
                 yield (epoch, number, i) if i < count else (epoch, number + 1, 0), collate(examples)
             number, done = number + 1, 0
 

@@ -77,7 +77,12 @@ Positive = Annotated[int, Range(ge=1)]
 Share = Annotated[float, Range(ge=0, le=1)]
 NonEmpty = Annotated[tuple[T, ...], Filled()]
 #: Settings that checkpoints may have and that are no more, with the value that changed nothing.
-RETIRED = {"data.annotate_terms": 0.0, "decoding.repetition_penalty": 1.0}
+RETIRED = {
+    "data.annotate_terms": 0.0,
+    "data.drop_separators": 0.0,
+    "data.merge_segments": 0.0,
+    "decoding.repetition_penalty": 1.0,
+}
 
 
 def from_mapping(kind: type[T], values: Mapping[str, Any], where: str) -> T:

@@ -165,7 +165,7 @@ def test_consecutive_examples_of_a_document_stay_in_their_row(cutting: Cutting, 
     parts = [part for batch in epoch_parts(corpus, recipe, 0) for part in batch]
     assert len(parts) == len(plan)
     documents = [int(corpus.document_of[plan.segments(i)[0]]) for i in range(len(plan))]
-    continues = iter(part[2] for part in parts)
+    continues = iter(part[1] for part in parts)
     latest: list[tuple[int, int]] = []  # document and number of the example in each row of the batch before
     begun = set()
     for batch in batches:
@@ -184,7 +184,7 @@ def test_consecutive_examples_of_a_document_stay_in_their_row(cutting: Cutting, 
 
 def test_a_batch_says_which_examples_continue() -> None:
     corpus = encoded([[(2, 3), (3, 2)], [(1, 2)]])
-    rows = [make_example(corpus, np.array([i]), None, i == 1) for i in range(3)]
+    rows = [make_example(corpus, np.array([i]), i == 1) for i in range(3)]
     continues = collate(rows).continues
     assert continues is not None
     assert continues.tolist() == [False, True, False]

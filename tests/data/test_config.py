@@ -69,7 +69,6 @@ def test_from_mapping() -> None:
         ({"max_tokens": 2}, r"data\.max_tokens is 2: it must be an int of at least 3"),
         ({"seed": -1}, r"data\.seed is -1: it must be an int of at least 0"),
         ({"holdout": [0.5, 0.5]}, r"data\.holdout is \[0\.5, 0\.5\]: the shares of valid and test must be below 1"),
-        ({"drop_separators": 1.0}, r"data\.drop_separators is 1\.0: it must be a float from 0 to below 1"),
         ({"mask_spans": 1.5}, r"data\.mask_spans is 1\.5: it must be a float from 0 to 1"),
         ({"max_ratio": 0.5}, r"data\.max_ratio is 0\.5: it must be a float of at least 1 or null"),
         ({"join_segments": [3, 2]}, r"data\.join_segments is \[3, 2\]: it must be \[fewest, most\]"),

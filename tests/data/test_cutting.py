@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from scaleformer.data.batching import make_example
-from scaleformer.data.cutting import SOURCE, TARGET, Cutting, Plan, kept_segments, make_plan
+from scaleformer.data.cutting import Cutting, Plan, kept_segments, make_plan
 from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.system.errors import DataError
-from scaleformer.vocabulary import SEP, SEP0, SEP2, SEPARATORS
 from tests.data.toy import CUTTINGS, encoded, random_corpus, rng
 
 each_cutting = pytest.mark.parametrize("cutting", CUTTINGS.values(), ids=CUTTINGS)
@@ -30,40 +27,12 @@ def test_every_segment_once_and_within_the_limit(cutting: Cutting, seed: int) ->
     for group, source, target in zip(groups(plan), plan.source_lengths, plan.target_lengths, strict=True):
         assert source == sum(corpus.source_lengths[i] for i in group) + 1
         assert target == sum(corpus.target_lengths[i] for i in group) + 1
+        example = make_example(corpus, np.array(group))
+        assert (len(example.source), len(example.target)) == (source, target)
         assert len(group) == 1 or max(source, target) <= cutting.max_tokens
         if cutting.join_segments is None:
             assert group == list(range(group[0], group[-1] + 1))
             assert len({int(corpus.document_of[i]) for i in group}) == 1
-
-
-@each_cutting
-def test_separators_left_out_on_one_side(cutting: Cutting) -> None:
-    """About as many as asked for, never the last of an example, half of them on either side; nothing else changes."""
-    corpus = random_corpus(1, documents=300)
-    whole, plan = (make_plan(corpus, replace(cutting, drop_separators=share), rng(5)) for share in (0.0, 0.3))
-    assert groups(plan) == groups(whole)
-    assert not whole.left_out.any()
-    inner = np.ones(len(plan.order), dtype=bool)
-    inner[plan.bounds[1:] - 1] = False
-    assert not plan.left_out[~inner].any()
-    if inner.sum() > 100:
-        shares = [(plan.left_out[inner] == side).mean() for side in (SOURCE, TARGET)]
-        assert shares == pytest.approx([0.15, 0.15], abs=0.05)
-    for number in range(len(plan)):
-        segments, left_out = plan.part(number)
-        example, full = make_example(corpus, segments, left_out), make_example(corpus, segments)
-        assert len(example.source) == plan.source_lengths[number] == len(full.source) - (left_out == SOURCE).sum()
-        assert len(example.target) == plan.target_lengths[number] == len(full.target) - (left_out == TARGET).sum()
-        assert example.id == full.id
-        for side, other in ((example.source, full.source), (example.target, full.target)):
-            assert side[~np.isin(side, SEPARATORS)].tolist() == other[~np.isin(other, SEPARATORS)].tolist()
-
-
-def test_which_separator_is_left_out() -> None:
-    corpus = encoded([[(2, 3), (3, 2), (1, 2)]])
-    example = make_example(corpus, np.array([0, 1, 2]), np.array([SOURCE, TARGET, 0], dtype=np.int8))
-    assert example.source.tolist() == [10, 12, 13, SEP, SEP, 3]
-    assert example.target.tolist() == [10, 11, SEP0, 13, 15, SEP2, 3]
 
 
 def slow_cut(corpus: EncodedCorpus, limit: int) -> list[list[int]]:

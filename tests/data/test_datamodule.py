@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from scaleformer.batch import Batch
 from scaleformer.data.config import DataConfig
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 from scaleformer.data.tokenizer import TokenizerConfig
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document
-from scaleformer.vocabulary import SEP
 from tests.data.toy import SYNTHETIC, module
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
@@ -68,22 +65,6 @@ def test_validation_is_always_the_same(cache: Path) -> None:
     first, second = ([batch.ids for batch in data.val_dataloader()] for _ in range(2))
     assert first == second
     assert pairs(data, data.val_dataloader()) == pairs_of(data.documents("valid"))
-
-
-@pytest.mark.parametrize("streaming", [False, True])
-def test_separators_are_left_out_only_in_training_and_differ_by_epoch(cache: Path, streaming: bool) -> None:
-    data = module(cache, drop_separators=0.3, streaming=streaming)
-
-    def separators(batches: Iterable[Batch]) -> list[int]:
-        found = [[int((side == SEP).sum()) for side in (batch.source, batch.target_output)] for batch in batches]
-        return [sum(counts) for counts in zip(*found, strict=True)]
-
-    segments = {split: sum(len(d.source) for d in data.documents(split)) for split in ("train", "valid")}
-    loader = data.train_dataloader()
-    first, second = separators(loader), separators(loader)
-    assert first != second
-    assert all(0.6 * segments["train"] < count < 0.98 * segments["train"] for count in (*first, *second))
-    assert separators(data.val_dataloader()) == [segments["valid"]] * 2
 
 
 def test_report(cache: Path) -> None:

@@ -36,13 +36,6 @@ def test_dropped_segments() -> None:
     assert report.segments == 6
 
 
-def test_separators_left_out() -> None:
-    corpus = encoded([[(2, 2)] * 100] * 3)
-    report = report_split(corpus, Recipe(Cutting(300, drop_separators=0.5), 900, 0))
-    assert 110 < report.separators_left_out < 190
-    assert report_split(corpus, Recipe(Cutting(300), 900, 0)).separators_left_out == 0
-
-
 def test_joined_documents_count_as_cut_only_when_they_are() -> None:
     corpus = encoded([[(2, 2)]] * 10)
     assert report_split(corpus, Recipe(Cutting(50, join_segments=(2, 4)), 100, 0)).cut_documents == 0

@@ -23,7 +23,7 @@ Batches = list[list[list[int]]]
 
 def plain(epoch: int, seed: int = 1, done: int = 0, **options: Any) -> Batches:
     batches = epoch_parts(random_corpus(0), Recipe(CUTTING, 300, seed, **options), epoch, done)
-    return [[segments.tolist() for segments, _ in batch] for batch in batches]
+    return [[segments.tolist() for (segments,) in batch] for batch in batches]
 
 
 def segments(batches: Batches) -> list[int]:
