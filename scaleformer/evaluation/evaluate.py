@@ -35,21 +35,10 @@ log = logging.getLogger(__name__)
 
 
 def evaluate_translator(
-    translator: Translator,
-    documents: Sequence[Document],
-    request: Request,
-    folder: str | Path,
-    *,
-    split: str = "test",
-    partial: bool = False,
-    corpus: str = "",
-    metrics: Metrics | None = None,
-    samples: int = 5,
-    ter: bool = True,
-    show_samples: bool = True,
-    training: SplitSource | None = None,
-    conditions: Mapping[str, Any] | None = None,
-) -> Evaluation:
+    translator: Translator, documents: Sequence[Document], request: Request, folder: str | Path, *, split: str = "test",
+    partial: bool = False, corpus: str = "", metrics: Metrics | None = None, samples: int = 5, ter: bool = True,
+    show_samples: bool = True, training: SplitSource | None = None, conditions: Mapping[str, Any] | None = None,
+) -> Evaluation:  # fmt: skip
     """Translate with a bar on stderr, write results and samples, print samples and table. After an interruption the
     same call continues after the finished documents.
 

@@ -50,17 +50,10 @@ class TranslationModule(pl.LightningModule):
     """
 
     def __init__(
-        self,
-        model: Transformer,
-        package: dict[str, Any],
-        optimizer: OptimizerConfig,
-        schedule: ScheduleConfig,
-        label_smoothing: float = 0.1,
-        guard: StepGuard | None = None,
-        compiled: bool = False,
-        emphasis: Emphasis | None = None,
-        weight: float = 1.0,
-    ) -> None:
+        self, model: Transformer, package: dict[str, Any], optimizer: OptimizerConfig, schedule: ScheduleConfig,
+        label_smoothing: float = 0.1, guard: StepGuard | None = None, compiled: bool = False,
+        emphasis: Emphasis | None = None, weight: float = 1.0,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.model = model
         self.package = package

@@ -119,17 +119,10 @@ class ContextReport:
 
 
 def context_report(
-    translator: Translator,
-    documents: Sequence[ContextDocument],
-    *,
-    contrastive: bool = True,
-    generative: bool = True,
-    context: int | None = None,
-    mode: Mode = "document",
-    decoding: DecodingConfig | None = None,
-    tag: str | None = None,
+    translator: Translator, documents: Sequence[ContextDocument], *, contrastive: bool = True, generative: bool = True,
+    context: int | None = None, mode: Mode = "document", decoding: DecodingConfig | None = None, tag: str | None = None,
     progress: Callable[[str], Progress] | None = None,
-) -> ContextReport:
+) -> ContextReport:  # fmt: skip
     """Contrastive and generative scores of all phenomena of the documents.
 
     context   segments before a phenomenon that the model sees; None for all, 0 for none (what can be guessed)

@@ -58,21 +58,11 @@ class SegmentRecallAttention(Attention):
     recency: Tensor
 
     def __init__(
-        self,
-        site: str,
-        width: int,
-        heads: int,
-        near: Natural = 3,
-        horizon: Positive = 16,
-        slope: float = 1.0,
-        kept: Positive = 64,
-        recency: Annotated[float, Range(ge=0)] = 1.0,
-        explore: Annotated[float, Range(ge=0)] = 1.0,
-        algorithm: Annotated[str, OneOf(RECALL_ALGORITHMS)] = "auto",
-        document_layers: Natural | None = None,
-        layer: int = 0,
-        layers: int = 1,
-    ) -> None:
+        self, site: str, width: int, heads: int, near: Natural = 3, horizon: Positive = 16, slope: float = 1.0,
+        kept: Positive = 64, recency: Annotated[float, Range(ge=0)] = 1.0, explore: Annotated[float, Range(ge=0)] = 1.0,
+        algorithm: Annotated[str, OneOf(RECALL_ALGORITHMS)] = "auto", document_layers: Natural | None = None,
+        layer: int = 0, layers: int = 1,
+    ) -> None:  # fmt: skip
         super().__init__(site, width, heads)
         self.own_segment = document_layers is not None and layer < layers - document_layers
         self.kept = 0 if self.own_segment else kept

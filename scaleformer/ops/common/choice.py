@@ -58,17 +58,9 @@ MECHANISMS = tuple(_CPU)
 
 
 def choose_algorithm(
-    mechanism: str,
-    queries: int,
-    keys: int,
-    width: int,
-    *,
-    rows: int = 1,
-    relative: bool = True,
-    causal: bool = False,
-    backward: bool = True,
-    device: str = "cpu",
-) -> Choice:
+    mechanism: str, queries: int, keys: int, width: int, *, rows: int = 1, relative: bool = True, causal: bool = False,
+    backward: bool = True, device: str = "cpu",
+) -> Choice:  # fmt: skip
     """The algorithm that `algorithm="auto"` takes for these shapes, and why; print the result to read it.
 
         quadratic  if  L_Q L_K <= s L + (w + z L) / rows      L = sqrt(L_Q L_K)      s grows with 16 + d

@@ -16,17 +16,9 @@ from scaleformer.system.cpu import widen_heap
 
 
 def relative_kernel_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    rel: Tensor | None = None,
-    *,
-    causal: bool = False,
-    key_mask: Tensor | None = None,
-    feature_map: str = "elu1",
-    algorithm: str = "auto",
-    chunk_size: int = 64,
-) -> Tensor:
+    q: Tensor, k: Tensor, v: Tensor, rel: Tensor | None = None, *, causal: bool = False, key_mask: Tensor | None = None,
+    feature_map: str = "elu1", algorithm: str = "auto", chunk_size: int = 64,
+) -> Tensor:  # fmt: skip
     """Kernelized attention with clipped relative positions ([Scaleformer] equations 9 and 11).
 
         s_ij = m_j phi(q_i) . (phi(k_j) + phi(rel_clip(j - i, -R, R)))      out_i = sum_j s_ij v_j / sum_j s_ij

@@ -62,17 +62,9 @@ class _Carry(NamedTuple):
 
 
 def _operands(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    far: Tensor | None,
-    key_mask: Tensor | None,
-    phi: FeatureMap,
-    chunk: int,
-    block: Block,
-    dtype: torch.dtype,
-    once: bool = False,
-) -> _Operands:
+    q: Tensor, k: Tensor, v: Tensor, far: Tensor | None, key_mask: Tensor | None, phi: FeatureMap, chunk: int,
+    block: Block, dtype: torch.dtype, once: bool = False,
+) -> _Operands:  # fmt: skip
     """The operands of a block; `once` if no backward pass needs fk, which is then overwritten."""
     batch, heads, count = q.shape[0], q.shape[1], block.chunks * chunk
     fq = phi(rows_of(q, block.start, count, dtype)).contiguous()  # (X, T, d)
@@ -129,17 +121,9 @@ class CausalAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(  # type: ignore[override]
-        ctx: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        far: Tensor | None,
-        near: Tensor | None,
-        key_mask: Tensor | None,
-        phi: FeatureMap,
-        chunk: int,
-        dtype: torch.dtype,
-    ) -> Tensor:
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, far: Tensor | None, near: Tensor | None, key_mask: Tensor | None,
+        phi: FeatureMap, chunk: int, dtype: torch.dtype,
+    ) -> Tensor:  # fmt: skip
         """q (B, H, L, d), k (B, H, S, d), v (B, H, S, e); far (1 or H, 1, d); near (1 or H, R, d)."""
         batch, heads, length, d = q.shape
         e, rows = v.shape[3], batch * heads

@@ -43,17 +43,9 @@ class _QuadraticAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(  # type: ignore[override]
-        ctx: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        far: Tensor | None,
-        near: Tensor | None,
-        causal: bool,
-        key_mask: Tensor | None,
-        phi: FeatureMap,
-        dtype: torch.dtype,
-    ) -> Tensor:
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, far: Tensor | None, near: Tensor | None, causal: bool,
+        key_mask: Tensor | None, phi: FeatureMap, dtype: torch.dtype,
+    ) -> Tensor:  # fmt: skip
         """q (B, H, L, d), k (B, H, S, d), v (B, H, S, e). Causal: far (1 or H, 1, d) and near (1 or H, R, d) of
         `causal_tables`; else near (1 or H, 2R+1, d) of `bidirectional_table`; or None."""
         batch, heads, length, _ = q.shape

@@ -28,23 +28,10 @@ RECALL_ALGORITHMS = ("auto", "linear", "quadratic", "fused")
 
 
 def segment_recall_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    rel: Tensor | None,
-    log_gate: Tensor,
-    salience: Tensor,
-    recency: Tensor,
-    query_segments: Tensor | None = None,
-    key_segments: Tensor | None = None,
-    *,
-    kept: int = 64,
-    causal: bool = False,
-    key_mask: Tensor | None = None,
-    layout: SegmentLayout | None = None,
-    explore: float = 0.0,
-    algorithm: str = "auto",
-) -> Tensor:
+    q: Tensor, k: Tensor, v: Tensor, rel: Tensor | None, log_gate: Tensor, salience: Tensor, recency: Tensor,
+    query_segments: Tensor | None = None, key_segments: Tensor | None = None, *, kept: int = 64, causal: bool = False,
+    key_mask: Tensor | None = None, layout: SegmentLayout | None = None, explore: float = 0.0, algorithm: str = "auto",
+) -> Tensor:  # fmt: skip
     """Exact softmax over the keys within N segments of the query's own, and over `kept` keys of all others.
 
         |x| <= N   s_ij = exp(log_gate_x + q_i . (k_j + rel_clip(j - i, -R, R)) / sqrt(d))

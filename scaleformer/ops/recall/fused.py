@@ -114,18 +114,9 @@ class FusedRecall(torch.autograd.Function):
 
     @staticmethod
     def forward(  # type: ignore[override]
-        ctx: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        salience: Tensor,
-        log_gate: Tensor,
-        by_distance: Tensor | None,
-        priorities: Tensor,
-        plan: FusedPlan,
-        count: int,
-        causal: bool,
-    ) -> Tensor:
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, salience: Tensor, log_gate: Tensor, by_distance: Tensor | None,
+        priorities: Tensor, plan: FusedPlan, count: int, causal: bool,
+    ) -> Tensor:  # fmt: skip
         """q (B, H, L, d), k (B, H, S, d), v (B, H, S, e); fp32: salience (B, H, S), log_gate (H, 2N+3), by_distance
         (B, H, L, R or 2R) products of the queries with `score_table`, divided by sqrt(d), or None; priorities (sides,
         B, H, S), minus infinity at pads; result (B, H, L, e) in the dtype of v"""
@@ -192,18 +183,9 @@ def _call(
 
 
 def fused_recall(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    salience: Tensor,
-    log_gate: Tensor,
-    table: Tensor | None,
-    priority: Tensor,
-    recency: Tensor,
-    layout: SegmentLayout,
-    count: int,
-    causal: bool,
-) -> Tensor:
+    q: Tensor, k: Tensor, v: Tensor, salience: Tensor, log_gate: Tensor, table: Tensor | None, priority: Tensor,
+    recency: Tensor, layout: SegmentLayout, count: int, causal: bool,
+) -> Tensor:  # fmt: skip
     """q, k, v in the dtype of the products, others in fp32: salience (B, H, S), log_gate (H, 2N+3), table (1 or H, R or
     2R, d) of `score_table` or None, priority (B, H, S) without recency (H,); `count` keys kept a side."""
     plan = plan_fused(layout, log_gate.shape[1] // 2 - 1, causal)

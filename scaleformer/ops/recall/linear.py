@@ -45,18 +45,9 @@ class RecallAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(  # type: ignore[override]
-        ctx: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        salience: Tensor,
-        log_gate: Tensor,
-        plan: RecallPlan,
-        recalled: list[Recalled],
-        table: Tensor | None,
-        key_mask: Tensor | None,
-        backward: bool,
-    ) -> Tensor:
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, salience: Tensor, log_gate: Tensor, plan: RecallPlan,
+        recalled: list[Recalled], table: Tensor | None, key_mask: Tensor | None, backward: bool,
+    ) -> Tensor:  # fmt: skip
         """q (B, H, L_Q, d), k (B, H, L_K, d) and v (B, H, L_K, e), in the dtype of the products; the others and the
         result in fp32 at least: salience (B, H, L_K), ignored at pads; log_gate (H, 2N+3); table (1 or H, n, d) of
         `score_table`, or None; backward: whether a backward pass may follow; result (B, H, L_Q, e)"""
@@ -162,17 +153,9 @@ class _Call(Windows):
     the ranks of the kept keys, each (B tiles H sides room,), if there are any."""
 
     def __init__(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        salience: Tensor,
-        terms: _Terms,
-        plan: RecallPlan,
-        recalled: list[Recalled],
-        kept: list[Tensor],
-        key_mask: Tensor | None,
-    ) -> None:
+        self, q: Tensor, k: Tensor, v: Tensor, salience: Tensor, terms: _Terms, plan: RecallPlan,
+        recalled: list[Recalled], kept: list[Tensor], key_mask: Tensor | None,
+    ) -> None:  # fmt: skip
         tiles, (self.gate, self.table) = plan.tiles, terms
         # Whether keys after the tile have a column of the table.
         self.after = self.table is not None and not tiles.causal

@@ -15,17 +15,9 @@ SCORES = 1 << 24
 
 
 def relative_softmax_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    rel: Tensor | None = None,
-    bias: Tensor | None = None,
-    *,
-    causal: bool = False,
-    key_mask: Tensor | None = None,
-    first: int = 0,
-    most_scores: int = SCORES,
-) -> Tensor:
+    q: Tensor, k: Tensor, v: Tensor, rel: Tensor | None = None, bias: Tensor | None = None, *, causal: bool = False,
+    key_mask: Tensor | None = None, first: int = 0, most_scores: int = SCORES,
+) -> Tensor:  # fmt: skip
     """Softmax attention with clipped relative positions ([Shaw 2018] equation 4) or a bias by distance.
 
         s_ij = q_i . (k_j + rel_clip(j - i, -R, R)) / sqrt(d) + bias_clip(j - i, -M, M)

@@ -19,17 +19,10 @@ BLOCK_SCORES = 1 << 19
 
 
 def windowed_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    window: int,
-    global_tokens: int | tuple[Tensor, Tensor] = 0,
-    *,
-    causal: bool = False,
-    key_mask: Tensor | None = None,
-    dilation: int = 1,
+    q: Tensor, k: Tensor, v: Tensor, window: int, global_tokens: int | tuple[Tensor, Tensor] = 0, *,
+    causal: bool = False, key_mask: Tensor | None = None, dilation: int = 1,
     everywhere: tuple[Tensor, Tensor, Tensor] | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Self-attention to the keys within the window and to global tokens ([Beltagy 2020] section 3.1).
 
         out_i = sum_j softmax_j(q_i . k_j / sqrt(d)) v_j   over the global j, and j = i + m dilation with |m| <= window;

@@ -49,17 +49,9 @@ class AdaptiveSpanAttention(AuxiliaryLoss, SoftmaxAttention):
     held: ClassVar[Held] = Held(scores=5, aside=1)
 
     def __init__(
-        self,
-        site: str,
-        width: int,
-        heads: int,
-        max_span: Positive = 1024,
-        ramp: Positive = 32,
-        initial: Share = 0.1,
-        penalty: Annotated[float, Range(ge=0)] = 2e-6,
-        horizon: Positive = 16,
-        dynamic: bool = False,
-    ) -> None:
+        self, site: str, width: int, heads: int, max_span: Positive = 1024, ramp: Positive = 32, initial: Share = 0.1,
+        penalty: Annotated[float, Range(ge=0)] = 2e-6, horizon: Positive = 16, dynamic: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(site, width, heads)
         self.max_span, self.ramp, self.penalty, self.dynamic = max_span, ramp, penalty, dynamic
         self.relative_embedding = relative_embedding(heads, horizon, self.head_width)

@@ -42,20 +42,10 @@ class LongformerAttention(SoftmaxAttention):
     sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
 
     def __init__(
-        self,
-        site: str,
-        width: int,
-        heads: int,
-        window: Positive = 64,
-        global_tokens: Natural = 1,
-        segment_tokens: bool = False,
-        global_projections: bool = False,
-        bottom_window: Natural = 0,
-        dilation: Positive = 1,
-        dilated_heads: Natural = 0,
-        layer: int = 0,
-        layers: int = 1,
-    ) -> None:
+        self, site: str, width: int, heads: int, window: Positive = 64, global_tokens: Natural = 1,
+        segment_tokens: bool = False, global_projections: bool = False, bottom_window: Natural = 0,
+        dilation: Positive = 1, dilated_heads: Natural = 0, layer: int = 0, layers: int = 1,
+    ) -> None:  # fmt: skip
         super().__init__(site, width, heads)
         if dilated_heads > heads:
             raise ValueError(f"model.attention.dilated_heads is {dilated_heads}: it must be at most {heads}")

@@ -60,17 +60,9 @@ class RoutingAttention(SoftmaxAttention):
     sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
 
     def __init__(
-        self,
-        site: str,
-        width: int,
-        heads: int,
-        local: Share = 0.5,
-        window: Positive = 64,
-        clusters: Positive = 16,
-        members: Positive = 32,
-        decay: Share = 0.999,
-        shared: bool = True,
-    ) -> None:
+        self, site: str, width: int, heads: int, local: Share = 0.5, window: Positive = 64, clusters: Positive = 16,
+        members: Positive = 32, decay: Share = 0.999, shared: bool = True,
+    ) -> None:  # fmt: skip
         super().__init__(site, width, heads)
         self.near = math.ceil(local * heads)
         self.window, self.clusters, self.members, self.decay = window, clusters, members, decay
