@@ -27,7 +27,7 @@ from scaleformer.formats.lines import Input
 from scaleformer.formats.recognition import by_name, recognise
 from scaleformer.formats.terms import read_terms
 from scaleformer.system.files import atomic_writer, check_file
-from scaleformer.system.schema import Positive, Range, listed
+from scaleformer.system.schema import Natural, Positive, Range, listed
 from scaleformer.text.languages import check_code
 from scaleformer.translation.confidence import Confidence
 from scaleformer.translation.files.documents import Split
@@ -72,6 +72,7 @@ class Options:
     source_language: str | None
     target_language: str | None
     translation_memory: str | None
+    similar: Natural
     terms: str | None
     term_report: str | None
     align: str | None
@@ -204,5 +205,5 @@ def _setup(options: Options, given: Sequence[str]) -> Setup:
     judging = confidence, options.min_confidence, options.unsure
     return Setup(
         translator, decoding, options.mode or own, options.max_tokens, memory, terms, *judging, (source, target),
-        table, auto,
+        table, auto, options.similar,
     )  # fmt: skip

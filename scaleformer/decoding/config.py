@@ -17,6 +17,8 @@ Strategy = Literal["greedy", "beam", "sample"]
 Mode = Literal["document", "segment"]
 #: Whether documents are searched from drafts of their segments: greedily the same texts; beams by segment (`drafts`).
 Draft = Literal["auto", "none", "segments"]
+#: Whose words count where the model's state is like one there (`scaleformer.model.cache`).
+Cache = Literal["fixed", "none"]
 #: Most tokens of a piece of a document that is translated separately: at least a token, `<sep>` and `</s>`.
 MaxTokens = Annotated[int, Range(ge=3)]
 
@@ -51,6 +53,7 @@ class DecodingConfig:
     top_p: Annotated[float, Range(gt=0, le=1)] = 1.0
     seed: Natural = 1
     draft: Draft = "auto"
+    cache: Cache = "fixed"
     batch_tokens: Positive = 8192
     memory_limit: str | float | None = None
 

@@ -20,12 +20,14 @@ class DraftedDocument:
     first    the draft of each; without one the text that it is given first, None before
     decoded  in which round each was last found to be what the model writes; changed: in which it last changed
     cut      whether the length limit ended each
+    number   of the document in its batch
     """
 
     parts: list[list[int]]
     forced: Mapping[int, Sequence[int]]
     spare: list[tuple[int, ...]]
     first: list[tuple[int, ...] | None]
+    number: int = 0
     texts: list[tuple[int, ...] | None] = field(init=False)
     decoded: list[int] = field(init=False)
     changed: list[int] = field(init=False)
@@ -80,7 +82,7 @@ class DraftedDocument:
 
 
 def make_document(
-    source: Sequence[int], draft: Sequence[Sequence[int] | None], forced: Mapping[int, Sequence[int]]
+    source: Sequence[int], draft: Sequence[Sequence[int] | None], forced: Mapping[int, Sequence[int]], number: int = 0
 ) -> DraftedDocument:
     parts: list[list[int]] = [[]]
     for token in source:
@@ -93,7 +95,7 @@ def make_document(
         text = given if SEP in given else (*given, *(words or ())[len(given) :])
         spare.append(text if text and steps_of(text[-1]) else (*text, SEP))
     first = [None if words is None else text for words, text in zip(draft, spare, strict=True)]
-    return DraftedDocument(parts[:-1], forced, spare, first)
+    return DraftedDocument(parts[:-1], forced, spare, first, number)
 
 
 def final_tokens(document: DraftedDocument) -> list[int]:

@@ -54,13 +54,16 @@ class _Continued(NamedTuple):
 class _Segments:
     """A model for `decode` whose sources are segments of documents, each after the present texts before it."""
 
-    def __init__(self, model: DraftableModel, cross: Sequence[Any], read: Reading, rows: Sequence[Row]) -> None:
+    def __init__(
+        self, model: DraftableModel, cross: Sequence[Any], read: Reading, rows: Sequence[Row], documents: Sequence[int]
+    ) -> None:
         self.model, self.cross, self.read = model, cross, read
         self.most_target_tokens = model.most_target_tokens
         device = read.target.device
         self.texts = torch.tensor([row.document for row in rows], device=device)
         self.numbers = torch.tensor([row.number for row in rows], device=device)
         self.starts = torch.tensor([read.starts[n][number] - 1 + begun for n, number, begun in rows], device=device)
+        self.documents = torch.tensor(documents, device=device)
         self.calls = 0
 
     def encode(self, source: Tensor, source_mask: Tensor, source_segments: Tensor) -> None:
@@ -68,7 +71,8 @@ class _Segments:
 
     def init_state(self, encoded: None, beams: int) -> _Continued:
         read = self.read
-        inner = self.model.states_before(self.cross, read.inputs, read.segments, self.texts, self.starts)
+        where = self.texts, self.starts, self.documents
+        inner = self.model.states_before(self.cross, read.inputs, read.segments, *where)
         rows = torch.arange(len(self.texts), device=self.texts.device).repeat_interleave(beams)
         inner = self.model.reorder(inner, rows, None) if beams > 1 else inner  # the beams of a segment share its source
         return _Continued(inner, read.target[self.texts, self.starts][rows], self.numbers[rows])
@@ -104,7 +108,7 @@ def decode_drafts(
     counts, beam, config = counts or Counts(), config.strategy == "beam" and config, replace(config, strategy="greedy")
     source = pad(sources, device)
     documents = [
-        make_document(tokens, draft, forced[n] if forced else {})
+        make_document(tokens, draft, forced[n] if forced else {}, n)
         for n, (tokens, draft) in enumerate(zip(sources, drafts, strict=True))
     ]
     limits = Rows(SourceSegments(*source, forced), config, model.most_target_tokens).limits.tolist()
@@ -131,7 +135,8 @@ def decode_drafts(
             elif all(row.document != n for row in rows):
                 if len(tokens) >= limits[place]:  # placeholders that exceed the limits: the search ends before them
                     given = forced[place : place + 1]
-                    [found[place]] = decode(model, *pad([sources[place]], device), beam or config, forced=given)
+                    one = model.only([place])
+                    [found[place]] = decode(one, *pad([sources[place]], device), beam or config, forced=given)
                     continue
                 final.append(place)
                 found[place] = [] if beam else [read_hypothesis(model, read, n, document, config)]
@@ -160,7 +165,7 @@ def decode_drafts(
         places, before = [places[n] for n in keep], read
     if beam and (single := [place for place in final if len(documents[place].parts) == 1]):
         given = [documents[place].forced for place in single]
-        again = decode(model, *pad([sources[place] for place in single], device), beam, forced=given)
+        again = decode(model.only(single), *pad([sources[n] for n in single], device), beam, forced=given)
         found.update(zip(single, again, strict=True))
     if beam and (several := [place for place in final if len(documents[place].parts) > 1]):
         encoded, present = whole._make(part[several] for part in whole), [documents[place] for place in several]
@@ -206,7 +211,7 @@ def _decode_again(
     progress: Callable[[int, float], None] | None, watch: Callable[[int], bool] | None,
 ) -> None:  # fmt: skip
     """Decode segments of documents after the present texts before them. watch: whether a document is still wanted."""
-    segments = _Segments(model, cross, read, rows)
+    segments = _Segments(model, cross, read, rows, [documents[row.document].number for row in rows])
     rests = [documents[row.document].rest(row.number) for row in rows]
     present = [documents[row.document].texts[row.number] or () for row in rows]
     begun = [text[: row.begun] for row, text in zip(rows, present, strict=True)]

@@ -25,8 +25,9 @@ class DraftableModel(DecodableModel, Protocol):
 
     cross_states: Callable[[Any], list[Any]]
     read_target: Callable[..., tuple[list[Tensor], Tensor]]
-    logit_parts: Callable[[Tensor], Iterator[Tensor]]
+    logit_parts: Callable[[Tensor, Tensor], Iterator[Tensor]]
     states_before: Callable[..., Any]
+    only: Callable[[Sequence[int]], Any]
 
 
 class Reading(NamedTuple):
@@ -77,7 +78,7 @@ def mark_texts(
     for n, (document, starts) in enumerate(zip(documents, read.starts, strict=True)):
         open_ones = [number for number, settled in enumerate(document.settled()) if not settled]
         first = starts[open_ones[0]] - 1 if open_ones else starts[max(starts)]
-        parts = [logits.argmax(1) for logits in model.logit_parts(read.states[n, first : starts[max(starts)]])]
+        parts = [logits.argmax(1) for logits in _logits(model, read.states[n, first : starts[max(starts)]], document)]
         choices = torch.cat(parts).tolist() if parts else []
         for number in open_ones:
             if (text := document.texts[number]) is None:
@@ -94,13 +95,15 @@ def mark_texts(
                 again[Row(n, number, same)] = likeliest
     for batch in batched(list(again), documents, config):
         texts = [documents[n].texts[number] or () for n, number, _ in batch]
-        of, begins = torch.tensor([(n, read.starts[n][number] - 1) for n, number, _ in batch]).T.to(read.states.device)
+        which = [(n, read.starts[n][number] - 1, documents[n].number) for n, number, _ in batch]
+        at = torch.tensor(which, device=read.states.device)
 
-        def logits_of(chosen: Tensor, place: int, of: Tensor = of, begins: Tensor = begins) -> Tensor:
-            return torch.cat(list(model.logit_parts(read.states[of[chosen], begins[chosen] + place])))
+        def logits_of(chosen: Tensor, place: int, at: Tensor = at) -> Tensor:
+            of, begins, numbers = at[chosen].T
+            return torch.cat(list(model.logit_parts(read.states[of, begins + place], numbers)))
 
         rests = [documents[n].rest(number) for n, number, _ in batch]
-        found = follow_rules(rests, texts, [again[row] for row in batch], logits_of, config, of.device)
+        found = follow_rules(rests, texts, [again[row] for row in batch], logits_of, config, at.device)
         for row, text, (same, cut) in zip(batch, texts, found, strict=True):
             if same == len(text):
                 documents[row.document].decoded[row.number], documents[row.document].cut[row.number] = turn, cut
@@ -117,7 +120,7 @@ def read_hypothesis(
     states = read.states[n, : len(tokens) + 1]
     following = torch.tensor([*tokens, EOS], device=states.device)
     parts, done = [], 0
-    for logits in model.logit_parts(states):
+    for logits in _logits(model, states, document):
         parts.append(logits.log_softmax(1).gather(1, following[done : done + len(logits), None])[:, 0])
         done += len(logits)
     logs = torch.cat(parts)
@@ -128,6 +131,10 @@ def read_hypothesis(
     logs = logs.double()
     score = float(logs[free].sum()) / max(int(free.sum()), 1) ** config.length_penalty
     return Hypothesis(tuple(tokens), float(logs.sum()), score, not any(document.cut))
+
+
+def _logits(model: DraftableModel, states: Tensor, document: DraftedDocument) -> Iterator[Tensor]:
+    return model.logit_parts(states, torch.full(states.shape[:1], document.number, device=states.device))
 
 
 def batched(rows: Sequence[Row], documents: Sequence[DraftedDocument], config: DecodingConfig) -> Iterator[list[Row]]:

@@ -46,7 +46,7 @@ class DecodableModel(Protocol):
 @dataclass(frozen=True)
 class Hypothesis:
     """One translation. `tokens` excludes `<s>` and `</s>`; log_probability covers all tokens and `</s>` under the model
-    (natural logarithm, fp32); score ranks hypotheses by the tokens that were not forced;
+    and its cache (natural logarithm, fp32); score ranks hypotheses by the tokens that were not forced;
     finished is False if a length limit cut the document or one of its segments."""
 
     tokens: tuple[int, ...]

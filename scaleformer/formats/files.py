@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
 from typing import Protocol
@@ -12,10 +12,12 @@ from typing import Protocol
 from scaleformer.formats.blocks import Block, Span
 from scaleformer.formats.recognition import FORMATS, load
 from scaleformer.formats.restoring import Change, find_changes
+from scaleformer.formats.rows import Row
 from scaleformer.formats.segments import Segment, split_block
 from scaleformer.formats.splicing import plain
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown
+from scaleformer.text.spans import mask_pair
 from scaleformer.vocabulary import PLACEHOLDERS
 
 _HALF = re.compile("[\ud800-\udfff]")
@@ -53,6 +55,14 @@ def read_prose(
             raise DataError(f"{name}: half a character (\\ud800-\\udfff) in {shown(block.text)}: correct its escape")
     grain = "paragraph" if FORMATS[format].whole or written else grain
     return file, [split_block(block, language, grain) for block in file.blocks]
+
+
+def known_pairs(file: BlockFile, name: str) -> tuple[tuple[str, str], ...]:
+    """Sources and translations of the units of a PO or XLIFF file that are translated, masked as in training; of other
+    files none."""
+    read = getattr(file, "rows", None)
+    rows: Iterable[Row] = () if read is None else read(name, Counter())
+    return tuple(mask_pair(" ".join(row.source), " ".join(row.target)) for row in rows)
 
 
 def write_prose(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -14,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from scaleformer.batch import Batch
 from scaleformer.model.attention import Attention, build_attention
 from scaleformer.model.attention.positions import Sinusoids
+from scaleformer.model.cache import StateCache, StateCaches
 from scaleformer.model.config import ModelConfig
 from scaleformer.model.layers import DecoderLayer, Dropout, EncoderLayer, LayerState, lower_layers, run_packed
 from scaleformer.ops.common.matmul import Int8Weight, Linear
@@ -42,11 +44,13 @@ class Encoded(NamedTuple):
 
 class DecoderState(NamedTuple):
     """Everything a step needs from earlier steps, for B documents times K beams; starts (B*K,) are the positions at
-    which their segments began, with `model.separate_segments`."""
+    which their segments began, with `model.separate_segments`; documents (B*K,) their numbers in the batch, where
+    caches are mixed in."""
 
     position: int
     layers: list[LayerState]
     starts: Tensor | None = None
+    documents: Tensor | None = None
 
 
 class Transformer(nn.Module):
@@ -91,6 +95,7 @@ class Transformer(nn.Module):
         ]
         self.encoder, self.decoder = nn.ModuleList(encoder), nn.ModuleList(decoder)
         self.output_int8: Int8Weight | None = None
+        self.caches: StateCaches | None = None
         self.output_bias = nn.Parameter(torch.zeros(config.target_vocabulary)) if config.output_bias else None
         self.encoder_norm = nn.LayerNorm(D) if config.norm == "pre" else nn.Identity()
         self.decoder_norm = nn.LayerNorm(D) if config.norm == "pre" else nn.Identity()
@@ -134,6 +139,30 @@ class Transformer(nn.Module):
             return self.output_int8(states)
         return linear(states, self.output_weight, self.output_bias)
 
+    def read_cache(self, batches: Sequence[Batch]) -> StateCache:
+        """The states before the tokens of given translations, but for those before `</s>`."""
+        read = [(self(batch), batch.target_output, self.predicted(batch)) for batch in batches]
+        states, tokens = (torch.cat([one[n][one[2]] for one in read]) for n in (0, 1))
+        words = tokens != EOS
+        return StateCache(states[words], tokens[words])
+
+    def remembering(self, caches: Sequence[StateCache | None]) -> Transformer:
+        """The same model with the same weights, to decode documents of which each has the cache given for it."""
+        other = copy(self)
+        other.caches = StateCaches(caches)
+        return other
+
+    def only(self, documents: Sequence[int]) -> Transformer:
+        """The model to decode some of the documents that it remembers something of."""
+        return self if self.caches is None else self.remembering(self.caches.of(documents))
+
+    def _mixed(self, states: Tensor, documents: Tensor | None) -> Tensor:
+        """Logits (n, V) fp32 of states (n, D) in these documents (n,), with their caches."""
+        logits = self.logits(states)
+        return (
+            logits.float() if self.caches is None or documents is None else self.caches.mix(logits, states, documents)
+        )
+
     def output(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """States (..., D) and weight (V, D) whose product are the logits; the bias is one more column of both."""
         if self.output_bias is None:
@@ -145,10 +174,12 @@ class Transformer(nn.Module):
         """(B, L) bool, the positions whose next token the model predicts."""
         return batch.target_mask & (batch.target_output != EOS) if self.config.separate_segments else batch.target_mask
 
-    def logit_parts(self, states: Tensor) -> Iterator[Tensor]:
-        """The logits fp32 of states (L, D), some at a time; with 8-bit weights as few as have the numbers of a step."""
-        for part in states.split(LOGITS_AT_ONCE if self.output_int8 is None else FEW_ROWS):
-            yield self.logits(part).float()
+    def logit_parts(self, states: Tensor, documents: Tensor) -> Iterator[Tensor]:
+        """The logits fp32 of states (L, D) in these documents of the batch (L,), some at a time; with 8-bit weights as
+        few as have the numbers of a step."""
+        size = LOGITS_AT_ONCE if self.output_int8 is None else FEW_ROWS
+        for part in zip(states.split(size), documents.split(size), strict=True):
+            yield self._mixed(*part)
 
     def to_int8(self) -> None:
         """Multiply by all weights in 8 bits (`Int8Weight`), for translation on a CPU. The weights themselves stay.
@@ -181,7 +212,8 @@ class Transformer(nn.Module):
         """The state before `<s>`, for K = `beams` hypotheses of each of the B documents; row = document * K + beam."""
         rows = encoded.states.shape[0] * beams
         starts = encoded.segments.new_zeros(rows) if self.places_begin_anew else None
-        return DecoderState(0, [layer.init_state(*encoded, rows) for layer in self.decoder_layers], starts)
+        documents = None if self.caches is None else torch.arange(rows, device=encoded.mask.device) // beams
+        return DecoderState(0, [layer.init_state(*encoded, rows) for layer in self.decoder_layers], starts, documents)
 
     @property
     def resumes(self) -> bool:
@@ -213,13 +245,15 @@ class Transformer(nn.Module):
         return inputs, self._decode(encoded, target, segments, mask, inputs, before)
 
     def states_before(
-        self, cross: Sequence[Any], inputs: Sequence[Tensor], segments: Tensor, texts: Tensor, starts: Tensor
-    ) -> DecoderState:
+        self, cross: Sequence[Any], inputs: Sequence[Tensor], segments: Tensor, texts: Tensor, starts: Tensor,
+        documents: Tensor | None = None,
+    ) -> DecoderState:  # fmt: skip
         """The state of n hypotheses that continue given translations from several positions, each a document of its
         own that stays in its segment. Only of a model that `resumes`.
 
         cross, inputs: from `cross_states` and `read_target`; segments (B, L) long, as there; texts, starts (n,) long:
-        row i is the state before position starts[i], the first of a segment, of translation texts[i].
+        row i is the state before position starts[i], the first of a segment, of translation texts[i]; documents (n,) as
+        in a `DecoderState`.
         """
         layers = [
             layer.states_before(x, segments, texts, starts, state)
@@ -227,7 +261,7 @@ class Transformer(nn.Module):
         ]
         rows = segments[texts]  # (n, L)
         here = (rows == rows.gather(1, starts[:, None])).long().argmax(1)  # (n,), where the segments begin
-        return DecoderState(0, layers, here - starts if self.places_begin_anew else None)
+        return DecoderState(0, layers, here - starts if self.places_begin_anew else None, documents)
 
     def step(self, tokens: Tensor, segments: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """One position of every hypothesis.
@@ -246,7 +280,8 @@ class Transformer(nn.Module):
         for layer, layer_state in zip(self.decoder_layers, state.layers, strict=True):
             x, layer_state = layer.step(x, state.position, segments, layer_state)
             layers.append(layer_state)
-        return self.logits(self.decoder_norm(x)).float(), DecoderState(state.position + 1, layers, starts)
+        logits = self._mixed(self.decoder_norm(x), state.documents)
+        return logits, DecoderState(state.position + 1, layers, starts, state.documents)
 
     def reorder(self, state: DecoderState, rows: Tensor, documents: Tensor | None = None) -> DecoderState:
         """The state in which hypothesis n continues the old row rows[n]; the old state must not be used again.
@@ -255,7 +290,8 @@ class Transformer(nn.Module):
         """
         for n, layer in enumerate(self.decoder_layers):  # in place: what a layer had is freed before the next one
             state.layers[n] = layer.reorder(state.layers[n], rows, documents)
-        return state if state.starts is None else state._replace(starts=state.starts[rows])
+        starts, numbers = (None if x is None else x[rows] for x in (state.starts, state.documents))
+        return state._replace(starts=starts, documents=numbers)
 
     def _decode(
         self, encoded: Encoded, target: Tensor, segments: Tensor, mask: Tensor, inputs: list[Tensor] | None,

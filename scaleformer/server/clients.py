@@ -81,17 +81,17 @@ async def translate_texts(
 
     async def read(settings: Settings, *how: Any) -> list[Source]:
         found.extend(await split_texts(given, format, options, settings, *how))
-        segments = [segment for _, (segments, _) in found for segment in segments]
-        kept = [one for _, (_, some) in found for one in some]
+        segments = [segment for _, (segments, *_) in found for segment in segments]
+        kept = [one for _, (_, some, _) in found for one in some]
         return [Source("texts", segments, with_spans(settings, sum(map(len, kept))), kept=kept)]
 
     opened = await service.open(request, options, read, chosen=chosen)
     [done] = await opened.wait(request)
     answers: list[list[str]] = [[] for _ in texts]
     for hypothesis in done.translation.hypotheses:
-        (_, (before, _)), *rest = found
+        (_, (before, *_)), *rest = found
         start = len(before)
-        for (prose, (segments, _)), answer in zip(rest, answers, strict=True):
+        for (prose, (segments, *_)), answer in zip(rest, answers, strict=True):
             write = partial(prose.write, hypothesis.segments[start : start + len(segments)])
             content, _ = await service.aside.apart(write, prose.size)
             start += len(segments)

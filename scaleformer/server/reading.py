@@ -11,11 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from scaleformer.formats.files import read_prose, write_prose
+from scaleformer.formats.files import known_pairs, read_prose, write_prose
 from scaleformer.formats.segments import Kept
 
 T = TypeVar("T")
-Read = tuple[tuple[str, ...], tuple[Kept, ...]]
+Read = tuple[tuple[str, ...], tuple[Kept, ...], tuple[tuple[str, str], ...]]
 MEMORY = 2 << 30  # bytes of a process
 
 
@@ -32,10 +32,11 @@ class Prose:
     target: str = ""
 
     def read(self) -> Read:
-        """Its segments, and what their placeholders stand for. Raises DataError."""
-        _, found = read_prose(*self._what)
+        """Its segments, what their placeholders stand for, and its `known_pairs`. Raises DataError."""
+        file, found = read_prose(*self._what)
         segments = [segment for some in found for segment in some]
-        return tuple(segment.text for segment in segments), tuple(segment.kept for segment in segments)
+        texts, kept = tuple(segment.text for segment in segments), tuple(segment.kept for segment in segments)
+        return texts, kept, known_pairs(file, self.name)
 
     def write(self, texts: Sequence[str]) -> tuple[bytes, Counter[str]]:
         """The content with its segments translated, and counts of what could not be translated or placed."""

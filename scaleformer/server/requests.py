@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, RootModel, model_validator
 
-from scaleformer.decoding.config import DecodingConfig, Draft, Mode, Strategy
+from scaleformer.decoding.config import Cache, DecodingConfig, Draft, Mode, Strategy
 from scaleformer.server.models import Model, Settings
 from scaleformer.system.schema import from_mapping
 from scaleformer.translation.files.documents import Split
@@ -47,6 +47,7 @@ class Options(BaseModel):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     draft: Draft | None = None
+    cache: Cache | None = None
     mode: Mode = "document"
     max_tokens: Annotated[int, Field(ge=3, le=1_000_000)] | None = None
     tag: Annotated[Text, Field(max_length=100)] | None = None
@@ -81,8 +82,9 @@ class SourceDocument(BaseModel):
     """A document: its segments, or a text that is split like a file. target: translations of the segments of the text,
     to be put into it in place of translating them. draft: texts that its translation probably has, by the places of its
     segments, such as its translation before it was edited; they do not change the result. fixed: translations of
-    segments, by number, that stay as they are and that later segments have as their context; begin: beginnings. terms:
-    of this document, which override those of the options."""
+    segments, by number, that stay as they are and that later segments have as their context; begin: beginnings. known:
+    sources and translations of other texts of the document. terms: of this document, which override those of the
+    options."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -93,6 +95,7 @@ class SourceDocument(BaseModel):
     draft: list[Text] | None = None
     fixed: dict[str, Text] = {}
     begin: dict[str, Text] = {}
+    known: list[list[Text]] = []
     terms: dict[Text, Text] = {}
 
     @model_validator(mode="after")

@@ -106,7 +106,7 @@ async def open_documents(
     if texts:
         given = [(f"document {names[n]}", text) for n, text in texts.items()]
         split = await split_texts(given, "text", options, settings, splitting, read)
-        for number, (prose, (segments, kept)) in zip(texts, split, strict=True):
+        for number, (prose, (segments, kept, _)) in zip(texts, split, strict=True):
             found[number] = Source(names[number], segments, with_spans(settings, sum(map(len, kept))), prose, kept)
     for number, (source, document) in enumerate(zip(found, documents, strict=True)):
         forced = read_forced(vars(document), source.name, len(source.segments))
@@ -138,9 +138,9 @@ async def open_upload(
     check_language(format, language, grain)
     target = model.target_language(settings.tag) or options.target_language or ""
     prose = Prose(content, name, format, language, grain, size, target)
-    [(segments, kept)] = await read([prose])
+    [(segments, kept, known)] = await read([prose])
     alike = replace(settings, decoding=choose_file_decoding(model.translator, settings.decoding, sum(map(len, kept))))
-    return [Source(name, segments, alike, prose, kept)]
+    return [Source(name, segments, alike, prose, kept, forced=ForcedTexts(known=known))]
 
 
 def target_name(name: str, source: str, target: str) -> str:

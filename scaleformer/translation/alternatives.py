@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.system.bars import Progress
 from scaleformer.translation.forced import ForcedTexts
-from scaleformer.translation.pieces import Piece, PieceTranslator
+from scaleformer.translation.pieces import Piece, PieceTranslator, known_of
 from scaleformer.translation.translations import Translation
 
 
@@ -49,13 +49,11 @@ def find_alternatives(
         for n in range(len(translation.segments))
         if n not in forced[document].fixed
     ]
-    pieces = []
+    pieces, known = [], [known_of(*one, config) for one in zip(documents, forced, strict=True)]
     for document, n in searched:
         fixed = {m: text for m, text in enumerate(translations[document].segments) if m != n}
-        begin = forced[document].begin
-        pieces.append(
-            Piece(documents[document], f"{document} {n}", ForcedTexts(fixed, {n: begin[n]} if n in begin else {}))
-        )
+        given = ForcedTexts(fixed, {m: text for m, text in forced[document].begin.items() if m == n})
+        pieces.append(Piece(documents[document], f"{document} {n}", given, known=known[document]))
     parts = replace(translator, config=config).translate(pieces, progress)
     found = dict(zip(searched, parts, strict=True))
     return [

@@ -1,4 +1,5 @@
-"""Texts that a translation is forced to have: those of fixed segments, and the beginnings of others."""
+"""Texts that a translation is forced to have: those of fixed segments, and the beginnings of others; and what is known
+besides."""
 
 from __future__ import annotations
 
@@ -20,10 +21,13 @@ class ForcedTexts:
 
     fixed  whole translations of segments, returned unchanged; later segments have them as context
     begin  beginnings of translations, which the model continues
+    known  sources and translations that belong to the document and are not in it, such as the translated messages of a
+           catalogue; they fill the cache of `decoding.cache`, as fixed segments do
     """
 
     fixed: Texts = field(default_factory=dict)
     begin: Texts = field(default_factory=dict)
+    known: tuple[tuple[str, str], ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.fixed or self.begin)
@@ -89,8 +93,9 @@ def read_draft(record: Mapping[str, Any], where: str) -> tuple[str, ...]:
 
 
 def read_forced(record: Mapping[str, Any], where: str, segments: int) -> ForcedTexts:
-    """The "fixed" and "begin" of a document of this many segments, `{"12": "text"}`. DataErrors begin with `where`."""
-    sides = []
+    """The "fixed" and "begin" of a document of this many segments, `{"12": "text"}`, and its "known", `[["source",
+    "translation"]]`. DataErrors begin with `where`."""
+    sides: list[dict[Any, str]] = []
     for name in ("fixed", "begin"):
         side = record.get(name, {})
         if not isinstance(side, dict):
@@ -99,7 +104,11 @@ def read_forced(record: Mapping[str, Any], where: str, segments: int) -> ForcedT
         sides.append({int(key) if key.isdecimal() and key.isascii() else key: text for key, text in side.items()})
         if len(sides[-1]) < len(side):
             raise DataError(f"{where}: {name!r} has a segment twice, with and without zeros: leave one of them")
-    forced = ForcedTexts(*sides)
+    known = record.get("known", [])
+    pairs = known if isinstance(known, list) else [known]
+    if not all(isinstance(pair, list) and [*map(type, pair)] == [str, str] for pair in pairs):
+        raise DataError(f"{where}: 'known' is {shown(known)}, wanted a list of [source, translation]")
+    forced = ForcedTexts(sides[0], sides[1], tuple((source, text) for source, text in pairs))
     if fault := forced.fault(segments):
         raise DataError(f"{where}: {fault}")
     return forced

@@ -6,9 +6,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
 
 from scaleformer.checkpoints.model_file import LoadedModel
+from scaleformer.data.batching import Example, collate
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.decoding.active import Watch
 from scaleformer.decoding.config import DecodingConfig
@@ -18,7 +22,7 @@ from scaleformer.decoding.search import Hypothesis, decode
 from scaleformer.decoding.state import pad
 from scaleformer.system.bars import Progress
 from scaleformer.text.terms import Term
-from scaleformer.translation.batches import MemoryEstimate, make_batches, runs
+from scaleformer.translation.batches import MemoryEstimate, make_batches, runs, token_budget
 from scaleformer.translation.forced import ForcedTexts
 from scaleformer.translation.matching import by_source, cut_segments
 from scaleformer.translation.request import Request
@@ -27,8 +31,10 @@ from scaleformer.translation.translations import DocumentHypothesis, Translation
 from scaleformer.vocabulary import EOS
 
 Report = Callable[[int, float], None]
+Known = tuple[tuple[str, str], ...]  # sources and their translations
 # The share of tokens in segments that stay as drafted, before any is known (docs/log/078).
 STAY = 0.75
+CACHES = 64  # held at once
 
 
 class Piece(NamedTuple):
@@ -38,6 +44,7 @@ class Piece(NamedTuple):
     forced  texts that its translation has to have
     terms   those that its translation has to use
     draft   texts that the translations of its first segments probably have
+    known   sources and translations of its document that are known, whose words count more
     """
 
     segments: Sequence[str]
@@ -45,12 +52,21 @@ class Piece(NamedTuple):
     forced: ForcedTexts = ForcedTexts()
     terms: Sequence[Term] = ()
     draft: Sequence[str] = ()
+    known: Known = ()
 
 
 def cut_pieces(segments: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> list[list[str]]:
     """Runs of segments of at most max_tokens source tokens, none empty; a longer segment is a run of its own."""
     sizes = [len(tokens) + 1 for tokens in tokenizer.encode_batch(segments)]  # with `<sep>`
     return list(runs(zip(segments, sizes, strict=True), max_tokens - 1))  # `</s>` is one
+
+
+def known_of(segments: Sequence[str], forced: ForcedTexts, config: DecodingConfig) -> Known:
+    """The sources and translations that a document with these segments has for the cache."""
+    if config.cache == "none":
+        return ()
+    pairs = (*forced.known, *((segments[n], text) for n, text in sorted(forced.fixed.items())))
+    return tuple(pair for pair in dict.fromkeys(pairs) if all(text.strip() for text in pair))
 
 
 def pieces_of(request: Request, document: int, tokenizer: Tokenizer, tag: int) -> list[Piece]:
@@ -68,6 +84,7 @@ def pieces_of(request: Request, document: int, tokenizer: Tokenizer, tag: int) -
     name, terms = request.name(document), request.required[document]
     forced = request.forced[document] if request.forced else ForcedTexts()
     stops, draft = accumulate(map(len, parts)), request.drafts[document] if request.drafts else ()
+    known = known_of(segments, forced, request.decoding)
     return [
         Piece(
             part,
@@ -75,6 +92,7 @@ def pieces_of(request: Request, document: int, tokenizer: Tokenizer, tag: int) -
             forced.part(stop - len(part), stop),
             terms,
             draft[stop - len(part) : stop],
+            known,
         )
         for n, (part, stop) in enumerate(zip(parts, stops, strict=True))
     ]
@@ -87,12 +105,14 @@ class PieceTranslator:
     config  the settings of the search
     tag     tokens that precede the source of every piece
     counts  how far drafts carried, so far
+    caches  of what is known of documents
     """
 
     loaded: LoadedModel
     config: DecodingConfig
     tag: Sequence[int] = ()
     counts: Counts = field(default_factory=Counts)
+    caches: dict[Known, Any] = field(default_factory=dict)
 
     def translate(
         self,
@@ -151,6 +171,8 @@ class PieceTranslator:
             every = [dict.fromkeys(range(len(piece.segments)), begin) for piece in pieces]
             forced = [{**first, **own} for first, own in zip(every, forced, strict=True)]
         model, config = self.loaded.model, self.config
+        if any(piece.known for piece in pieces) and hasattr(model, "remembering"):  # an ensemble has no caches
+            model = model.remembering([self._cache(piece.known) for piece in pieces])
         always = config.strategy == "beam" or config.draft == "segments"  # beams by segment write other texts
         asked = always or any(piece.draft for piece in pieces) or self._pays(len(pieces))
         if not (self.drafted and asked) or all(len(piece.segments) == 1 for piece in pieces):
@@ -212,3 +234,19 @@ class PieceTranslator:
         if tell:
             print(words, file=sys.stderr)
         return batches
+
+    @torch.inference_mode()
+    def _cache(self, known: Known) -> Any:
+        """The cache of these sources and translations, each read by itself; None of none. The last ones are kept: the
+        pieces of a document have one in common, whatever their batches."""
+        if known and known not in self.caches:
+            encode, device = self.loaded.target_tokenizer.encode_segments, self.loaded.device
+            texts = [(self.source_tokens([source]), [*encode([text]), EOS]) for source, text in known]
+            examples = [Example("", np.array(source), np.array(target)) for source, target in texts]
+            lengths = {n: max(map(len, pair)) for n, pair in enumerate(texts)}
+            batches = token_budget(lengths, self.config.batch_tokens)
+            if len(self.caches) >= CACHES:
+                del self.caches[next(iter(self.caches))]
+            read = [collate([examples[n] for n in some]).to(device) for some in batches]
+            self.caches[known] = self.loaded.model.read_cache(read)
+        return self.caches.get(known)

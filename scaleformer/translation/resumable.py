@@ -86,7 +86,9 @@ def _conditions(translator: Translator, request: Request) -> dict[str, Any]:
         "mode": request.mode,
         "tag": request.tag or translator.tag,
         "precision": translator.precision,
-        "forced": hash_of([[sorted(one.fixed.items()), sorted(one.begin.items())] for one in request.forced]),
+        "forced": hash_of(
+            [[*map(sorted, (one.fixed.items(), one.begin.items())), one.known] for one in request.forced]
+        ),
         "terms": hash_of([[(term.source, term.target) for term in terms] for terms in request.required]),
     }
 

@@ -92,7 +92,7 @@ class TermSearch:
         yield from self._mended(held, jobs, len(self._pieces) - len(held))
 
     def _jobs(self, number: int, part: Translation) -> list[_Job]:
-        segments, _, forced, terms, _ = self._pieces[number]
+        segments, _, forced, terms, *_ = self._pieces[number]
         texts, jobs = part.segments, []
         for first, after, wanted in requirements(segments, part.hypotheses[0], terms):
             if first in forced.fixed or not missing_from(texts[first], wanted):

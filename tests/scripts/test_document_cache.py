@@ -40,6 +40,6 @@ def test_rows_of_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     path.write_text("".join(json.dumps(document) + "\n" for document in DOCUMENTS), encoding="utf-8")
     main([str(run), str(path), "--most", "2"])
     rows = [line.split("|")[1].strip() for line in capsys.readouterr().out.splitlines()]
-    assert rows[2:] == ["as it is", "scaled", "cache", "foreign cache"]
+    assert rows[2:] == ["as it is", "scaled", "cache", "foreign cache", "usual cache"]
     with pytest.raises(ValueError, match="wanted 2 documents or more"):
         main([str(run), str(path), "--most", "1"])

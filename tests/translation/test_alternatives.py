@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from scaleformer.decoding.config import DecodingConfig
@@ -20,7 +22,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
 
 
 def test_alternatives_are_those_of_a_search_with_the_rest_fixed(translator):
-    config = alternatives_config(DecodingConfig(beam_size=2, max_length_ratio=0.2, max_length_offset=2))
+    config = alternatives_config(DecodingConfig(beam_size=2, max_length_ratio=0.2, max_length_offset=2, cache="none"))
     told = [ForcedTexts({1: "fest"}), ForcedTexts(), ForcedTexts({}, {2: "e"})]
     fixed, begin = [one.fixed for one in told], [one.begin for one in told]
     translations = translator.translate_documents(translator.request(SOURCES, config, fixed=fixed, begin=begin))
@@ -44,3 +46,14 @@ def test_alternatives_are_those_of_a_search_with_the_rest_fixed(translator):
         assert [alternative.text for alternative in found[document][n]] == texts
         assert len(texts) > 1
         assert found[document][n][0].log_probability == pytest.approx(expected.hypotheses[0].log_probability, rel=1e-4)
+
+
+def test_fixed_segments_are_in_the_cache_and_the_translation_is_not(translator, monkeypatch):
+    config = DecodingConfig(beam_size=2, max_length_ratio=0.2, max_length_offset=2)
+    told = [ForcedTexts({1: "fest"}), ForcedTexts(), ForcedTexts(known=(("a", "b"),))]
+    request = replace(translator.request(SOURCES, config), forced=told)
+    translations = translator.translate_documents(request)
+    known = []
+    monkeypatch.setattr(PieceTranslator, "_cache", lambda self, pairs: known.append(pairs))
+    find_alternatives(PieceTranslator(translator, config), SOURCES, translations, told, 2)
+    assert set(known) == {((SOURCES[0][1], "fest"),), (), (("a", "b"),)}

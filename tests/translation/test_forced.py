@@ -63,7 +63,7 @@ def test_a_document_that_is_all_fixed_has_the_probability_of_its_text(translator
     targets = [document["target"] for document in DOCUMENTS]
     fixed = [dict(enumerate(target)) for target in targets]
     for settings in ({}, {"strategy": "beam", "beam_size": 3}, {"strategy": "sample", "n_best": 2}):
-        found = translator.translate_documents(translator.request(SOURCE, fixed=fixed, **settings))
+        found = translator.translate_documents(translator.request(SOURCE, fixed=fixed, cache="none", **settings))
         for one, target, score in zip(found, targets, score_documents(translator, SOURCE, targets), strict=True):
             assert list(one.segments) == target
             assert one.finished
@@ -107,6 +107,8 @@ def test_json_lines_tell():
     assert not read_forced({"source": ["a"]}, "in.jsonl:1", 1)
     record = {"source": ["a"] * 13, "fixed": {"12": "text"}, "begin": {"3": "El"}}
     assert read_forced(record, "in.jsonl:1", 13) == ForcedTexts({12: "text"}, {3: "El"})
+    known = {"source": ["a"], "known": [["b", "c"], ["d", ""]]}
+    assert read_forced(known, "in.jsonl:1", 1) == ForcedTexts({}, {}, (("b", "c"), ("d", "")))
 
 
 @pytest.mark.parametrize(
@@ -117,9 +119,11 @@ def test_json_lines_tell():
         ({"begin": {"-1": "x"}}, r"in.jsonl:7: begin\['-1'\]: no such source segment"),
         ({"fixed": {"1": "x", "01": "y"}}, r"in.jsonl:7: 'fixed' has a segment twice, with and without zeros"),
         ({"begin": {"1": None}}, r"in.jsonl:7: begin\[1\] is NoneType, wanted a string"),
+        ({"known": [["a"]]}, r"in.jsonl:7: 'known' is \[\['a'\]\], wanted a list of \[source, translation\]"),
+        ({"known": {"a": "b"}}, r"in.jsonl:7: 'known' is \{'a': 'b'\}, wanted a list"),
         ({"begin": {"1": "\ud800"}}, r"in.jsonl:7: begin\[1\] has a lone surrogate"),
     ],
-    ids=["list", "beyond", "before", "twice", "none", "surrogate"],
+    ids=["list", "beyond", "before", "twice", "none", "known", "known by source", "surrogate"],
 )
 def test_what_json_lines_cannot_tell_is_one_line(record, message):
     with pytest.raises(DataError, match=message):

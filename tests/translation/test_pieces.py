@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 
 from scaleformer.decoding.config import DecodingConfig
+from scaleformer.translation.forced import ForcedTexts
 from scaleformer.translation.pieces import PieceTranslator
 from scaleformer.translation.request import Listener
 from scaleformer.translation.translator import Translator
@@ -126,3 +128,47 @@ def test_progress_ends_at_all_of_it(copier):
     # everything written and one </s> each; a document that ends earlier stays until its batch is compacted
     written = [len(tokenizer().encode_segments([text])) + 1 for text in ("a b", "c")]
     assert tokens[-1] == sum(written)
+
+
+def test_fixed_segments_fill_the_cache_of_their_document(run, monkeypatch):
+    """All pieces of the document have it, no other document, and nothing without fixed segments or with cache=none."""
+    translator = Translator.load(run, "cpu")
+    documents = [["one two", "three", "", "four five"], ["six", "seven"], ["one two", "eight"]]
+    fixed = [{0: "eins zwei", 2: "", 3: " "}, {}, {1: "acht"}]
+    settings = {"max_length_ratio": 1.0, "max_length_offset": 4}
+    told = []
+    read = PieceTranslator._cache
+
+    def watched(self, known):
+        if known and known not in told:
+            told.append(known)
+        return read(self, known)
+
+    monkeypatch.setattr(PieceTranslator, "_cache", watched)
+    for how in ({}, {"mode": "segment"}, {"max_tokens": 12}):
+        found = translator.translate(documents, fixed=fixed, **settings, **how)
+        assert told == [(("one two", "eins zwei"),), (("eight", "acht"),)]
+        assert found[1:2] == translator.translate(documents[1:2], **settings, **how)
+        for n in range(3):
+            assert translator.translate(documents[n : n + 1], fixed=fixed[n : n + 1], **settings, **how) == [found[n]]
+        told.clear()
+        settled = translator.request(documents[1:2], **settings, **how)
+        settled = replace(settled, forced=[ForcedTexts(known=(("one two", "eins zwei"), ("x", "")))])
+        assert translator.translate_documents(settled)[0].segments != tuple(found[1])
+        assert told == [(("one two", "eins zwei"),)]
+        told.clear()
+        without = translator.translate(documents, fixed=fixed, cache="none", **settings, **how)
+        assert told == []
+        assert without != found
+        assert [one[n] for one, n in ((without[0], 0), (without[2], 1))] == ["eins zwei", "acht"]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_drafts_and_a_cache_agree(run, precision):
+    translator = Translator.load(run, "cpu", precision=precision)
+    documents, fixed = [["one two", "three", "four five six", "seven"]], [{1: "drei"}]
+    settings = {"fixed": fixed, "strategy": "greedy", "max_length_ratio": 1.0, "max_length_offset": 4}
+    expected = translator.translate(documents, draft="none", **settings)
+    assert translator.translate(documents, draft="segments", **settings) == expected
+    beams = translator.translate(documents, **{**settings, "strategy": "beam"}, beam_size=2)
+    assert beams[0][1] == "drei"

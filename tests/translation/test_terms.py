@@ -65,7 +65,8 @@ def test_segments_that_lack_a_term_get_it_and_others_stay(translator: Translator
 
 def test_a_mended_translation_has_its_own_probability(translator: Translator) -> None:
     [found] = translator.translate_documents(translator.request(SOURCES[:1], terms={"cat": "Kater"}))
-    [given] = translator.translate_documents(translator.request(SOURCES[:1], fixed=[dict(enumerate(found.segments))]))
+    fixed = [dict(enumerate(found.segments))]
+    [given] = translator.translate_documents(translator.request(SOURCES[:1], fixed=fixed, cache="none"))
     assert found.hypotheses[0].log_probability == pytest.approx(given.hypotheses[0].log_probability, rel=1e-4)
 
 

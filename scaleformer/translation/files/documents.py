@@ -12,7 +12,7 @@ from typing import Literal
 from scaleformer.checkpoints.model_file import LoadedModel
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.formats.blocks import MARK, Span
-from scaleformer.formats.files import BlockFile, prose_changes, read_prose
+from scaleformer.formats.files import BlockFile, known_pairs, prose_changes, read_prose
 from scaleformer.formats.lines import Input, read_content
 from scaleformer.formats.recognition import FORMATS, TRANSLATED, recognise, refusal
 from scaleformer.formats.restoring import Change
@@ -21,6 +21,7 @@ from scaleformer.system.errors import DataError
 from scaleformer.text.languages import check_code
 from scaleformer.translation.files.lines import LinesFile, read_documents
 from scaleformer.translation.files.setup import FileDocument
+from scaleformer.translation.forced import ForcedTexts
 from scaleformer.translation.translation_memory import Masked
 from scaleformer.translation.translations import Translation
 
@@ -45,7 +46,8 @@ class ProseFile:
         masked = tuple(Masked(segment.text, segment.kept) for segment in flat)
         numbered = zip(self._file.lines, self.segments, strict=True) if isinstance(self._file, TextFile) else ()
         where = tuple(f"{name}:{line}" for line, segments in numbered for _ in segments)
-        self.documents = [FileDocument(name, tuple(segment.text for segment in flat), where=where, masked=masked)]
+        forced, texts = ForcedTexts(known=known_pairs(self._file, name)), tuple(segment.text for segment in flat)
+        self.documents = [FileDocument(name, texts, forced=forced, where=where, masked=masked)]
         self.spans = sum(len(segment.groups) for segments in self.segments for segment in segments)
 
     def write(self, translations: Sequence[Translation], counts: Counter[str]) -> bytes:

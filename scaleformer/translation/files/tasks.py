@@ -13,7 +13,6 @@ from scaleformer.system.display import counted
 from scaleformer.translation.files.documents import Opened, ProseFile
 from scaleformer.translation.files.record import FileRecord
 from scaleformer.translation.files.setup import FileDocument
-from scaleformer.translation.forced import ForcedTexts
 from scaleformer.translation.notices import some_of
 from scaleformer.translation.translations import Translation
 
@@ -57,7 +56,7 @@ class FileTask:
             fixed = {n - first: text for n, text in self.corrected.items() if first <= n < stop}
             fixed = {n: text for n, text in fixed.items() if n not in own.begin} | dict(own.fixed)
             draft = document.draft or tuple(self.draft[first:stop])
-            yield replace(document, forced=ForcedTexts(fixed, own.begin), draft=draft)
+            yield replace(document, forced=replace(own, fixed=fixed), draft=draft)
             first = stop
 
     @property

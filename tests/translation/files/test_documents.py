@@ -9,6 +9,7 @@ import pytest
 
 from scaleformer.data.prepare import prepare
 from scaleformer.formats.json_lines import read_jsonl
+from scaleformer.server.reading import Prose
 from scaleformer.translation.files.documents import ProseFile, open_file
 from scaleformer.translation.translation_memory import masked
 from tests.books import book
@@ -17,6 +18,7 @@ from tests.formats import test_html, test_markdown_dialects, test_subtitles
 from tests.formats.pages import page
 from tests.formats.slides import ap, ar, presentation, shape
 from tests.formats.test_odf import p, packed_odf, span
+from tests.formats.test_xliff import one, unit
 from tests.formats.test_xlsx import si, workbook
 from tests.formats.word import real
 
@@ -65,3 +67,37 @@ def test_the_same_segments_train_and_are_translated(name: str, grain: str, tmp_p
         assert letters == [re.sub(r"⟨.⟩|\s", "", text) for text in file.documents[0].source]
     elif not name.startswith("page") or name == "page.html":  # some need their page: a link by its name
         assert texts == list(file.documents[0].source)
+
+
+PO = """msgid ""
+msgstr "Content-Type: text/plain; charset=UTF-8\\n"
+
+msgid "Open `a.txt` now."
+msgstr "Abra `a.txt` ya."
+
+msgid "New."
+msgstr ""
+
+#, fuzzy
+msgid "Old."
+msgstr "Viejo."
+
+msgid "The end."
+msgstr "El fin."
+"""
+
+
+def test_what_a_catalogue_has_translated_is_known(tmp_path: Path) -> None:
+    """Masked as the segments of the file are; of XLIFF, too; nothing of other files."""
+    path = tmp_path / "a.po"
+    path.write_text(PO)
+    [document] = open_file(path, "en", "sentence", True).documents
+    assert document.source == ("New.",)
+    assert document.forced.known == (("Open ⟨1⟩ now.", "Abra ⟨1⟩ ya."), ("The end.", "El fin."))
+    assert Prose(path.read_bytes(), "a.po", "po", "en", "sentence", 9).read()[2] == document.forced.known
+    units = unit("Yes.", "<target>Sí.</target>"), unit("No.", "<target state='needs-translation'>x</target>")
+    (tmp_path / "a.xlf").write_text(one(*units))
+    [document] = open_file(tmp_path / "a.xlf", "en", "sentence", True).documents
+    assert (document.source, document.forced.known) == (("No.",), (("Yes.", "Sí."),))
+    [document] = open_file(TEA, "en", "sentence", True).documents
+    assert document.forced.known == ()
