@@ -57,6 +57,13 @@ def test_a_memory_fixes_segments_of_lines_and_of_files(run, translate, tmp_path)
     paragraphs = (tmp_path / "out.md").read_text(encoding="utf-8").split("\n\n")
     assert (paragraphs[1], paragraphs[3]) == ("`x` läuft", "ein Hund!\n")
     assert "memory: of 4 segments 2 fixed, 1 left out: their code, links or marks differ; 2 similar pairs\n" in err
+    for more in (["similar=0"], ["decoding.cache=none"]):
+        code, _, err = translate(
+            f"checkpoint={run}", *settings, f"translation_memory={memory}", "overwrite=true", *more
+        )
+        assert "memory: of 4 segments 2 fixed, 1 left out: their code, links or marks differ\n" in err
+    code, _, err = translate(f"checkpoint={run}", *settings, "similar=4")
+    assert (code, err.strip()) == (1, "error: similar=4: entries of a memory: give translation_memory=FILE, too")
 
 
 @pytest.mark.parametrize("pipe", [False, True], ids=["file", "stdout"])
