@@ -17,7 +17,7 @@ AT_ONCE = 1 << 24
 
 
 class StateCache:
-    """The states (N, D) of a model before the tokens (N,) of given translations, of at least two tokens.
+    """The states (N, D) of a model before the tokens (N,) of given translations
 
     It gives a token the weight of the states that it followed, which falls with their squared distance. Its share is
     greater the nearer the nearest state is.
@@ -29,6 +29,8 @@ class StateCache:
 
     def mix(self, logits: Tensor, states: Tensor) -> Tensor:
         """Log-probabilities (..., V) fp32 of the next token, from logits (..., V) and states (..., D) of a model."""
+        if not len(self.tokens):
+            return logits.float()
         size = max(1, AT_ONCE // len(self.tokens))
         rows = zip(logits.flatten(0, -2).split(size), states.flatten(0, -2).split(size), strict=True)
         return torch.cat([self._mix(*some) for some in rows]).view(logits.shape)

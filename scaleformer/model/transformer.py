@@ -143,7 +143,7 @@ class Transformer(nn.Module):
         """The states before the tokens of given translations, but for those before `</s>`."""
         read = [(self(batch), batch.target_output, self.predicted(batch)) for batch in batches]
         states, tokens = (torch.cat([one[n][one[2]] for one in read]) for n in (0, 1))
-        words = tokens != EOS
+        words = tokens != EOS  # separators stay: without them segments get too long
         return StateCache(states[words], tokens[words])
 
     def remembering(self, caches: Sequence[StateCache | None]) -> Transformer:

@@ -43,6 +43,13 @@ def test_mixture_by_hand(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
             assert found[n, place].exp().tolist() == pytest.approx(by_hand(*given), rel=1e-4)
 
 
+def test_an_empty_cache_changes_nothing() -> None:
+    logits = torch.randn(2, 5)
+    assert torch.equal(
+        StateCache(torch.zeros(0, 3), torch.zeros(0, dtype=torch.long)).mix(logits, torch.randn(2, 3)), logits
+    )
+
+
 def test_a_cache_counts_states_by_their_distance_in_parts_of_their_variance() -> None:
     torch.manual_seed(2)
     states, tokens, logits, queries = torch.randn(6, 4), torch.arange(6), torch.randn(3, 6), torch.randn(3, 4)
