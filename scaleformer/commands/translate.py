@@ -27,7 +27,7 @@ from scaleformer.formats.lines import Input
 from scaleformer.formats.recognition import by_name, recognise
 from scaleformer.formats.terms import read_terms
 from scaleformer.system.files import atomic_writer, check_file
-from scaleformer.system.schema import Natural, Positive, Range, listed
+from scaleformer.system.schema import Positive, Range, listed
 from scaleformer.text.languages import check_code
 from scaleformer.translation.confidence import Confidence
 from scaleformer.translation.files.documents import Split
@@ -39,7 +39,7 @@ from scaleformer.translation.files.translating import translate_files
 from scaleformer.translation.files.translating_lines import LinesTask, translate_lines
 from scaleformer.translation.files.updating import Edits
 from scaleformer.translation.request import Request
-from scaleformer.translation.translation_memory import SIMILAR, TranslationMemory
+from scaleformer.translation.translation_memory import TranslationMemory
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Precision, Translator
 
@@ -72,7 +72,6 @@ class Options:
     source_language: str | None
     target_language: str | None
     translation_memory: str | None
-    similar: Natural
     terms: str | None
     term_report: str | None
     align: str | None
@@ -102,8 +101,6 @@ def main(options: Options, given: Sequence[str]) -> None:
         raise ValueError(f"unsure={options.unsure}: min_confidence=40 (of 100) says of which segments: set both")
     if part is not None and options.align not in (None, "true"):
         raise ValueError(f"align={options.align}: with shard=, JSON Lines hold the alignments: set align=true")
-    if options.similar != SIMILAR and options.translation_memory is None:
-        raise ValueError(f"similar={options.similar}: entries of a memory: give translation_memory=FILE, too")
     of_lines = [name for name, usual in ONLY_LINES.items() if getattr(options, name) != usual]
     if isinstance(options.input, tuple) or _are_documents(options.input, options, bool(of_lines)):
         for name in of_lines:
@@ -207,5 +204,5 @@ def _setup(options: Options, given: Sequence[str]) -> Setup:
     judging = confidence, options.min_confidence, options.unsure
     return Setup(
         translator, decoding, options.mode or own, options.max_tokens, memory, terms, *judging, (source, target),
-        table, auto, options.similar,
+        table, auto,
     )  # fmt: skip

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from scaleformer.server.models import Model, Settings
 from scaleformer.server.requests import Text
 from scaleformer.server.sources import Source
-from scaleformer.translation.translation_memory import SIMILAR, Masked, TranslationMemory
+from scaleformer.translation.translation_memory import Masked, TranslationMemory
 
 Words = Annotated[Text, Field(pattern=r"\S")]
 
@@ -68,16 +68,14 @@ class Corrections:
                 memory.add(one.source, one.correction, last=True)
 
     def fill(self, sources: Sequence[Source], settings: Settings) -> list[Source]:
-        """Documents whose segments are fixed as they were corrected, and that know similar corrections. Those with a
-        draft stay: their client knows it."""
+        """Documents whose segments are fixed as they were corrected. Those with a draft stay: their client knows it."""
         found = []
         with self._lock:
             _, memory = self._of(settings.model, settings.tag)
             for one in sources:
                 if one.draft is None and one.settings.decoding.match_segments:
                     texts = [Masked(*pair) for pair in zip(one.segments, one.kept, strict=False)] or one.segments
-                    similar = SIMILAR * (one.settings.decoding.cache != "none")
-                    forced = memory.fill(one.forced, texts, Counter(), similar)
+                    forced = memory.fill(one.forced, texts, Counter())
                     one = replace(one, forced=forced, remembered=sorted(set(forced.fixed) - set(one.forced.fixed)))
                 found.append(one)
         return found

@@ -1,4 +1,4 @@
-"""A translation memory: earlier translations, looked up by exact source segment, and those of similar segments."""
+"""A translation memory: earlier translations, looked up by exact source segment."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,14 +16,12 @@ from scaleformer.formats.lines import Input
 from scaleformer.formats.recognition import BITEXTS, FORMATS, recognise
 from scaleformer.system.display import counted
 from scaleformer.system.errors import DataError
-from scaleformer.text.spans import around, mask, mask_pair, span_runs
-from scaleformer.text.words import bare_words
+from scaleformer.text.spans import around, mask, span_runs
 from scaleformer.translation.forced import ForcedTexts
 from scaleformer.vocabulary import PLACEHOLDERS
 
 OTHER_SPANS = "left out: their code, links or marks differ"
 FIXED = "fixed"
-SIMILAR = 8  # entries for each segment
 
 
 class Masked(NamedTuple):
@@ -42,7 +39,6 @@ class TranslationMemory:
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
         self._texts: dict[str, Counter[str]] = defaultdict(Counter)
         self._masked: dict[str, Counter[Masked | None]] = defaultdict(Counter)
-        self._index: tuple[Any, Any] | None = None
         for source, target in pairs:
             self.add(source, target)
 
@@ -53,7 +49,6 @@ class TranslationMemory:
             return
         found: list[tuple[Counter[Any], Any]] = [(self._texts[_normal(source)], target)]
         found.append((self._masked[ours.text], renumbered(masked(_normal(target)), ours)))
-        self._index = None
         for counts, key in found:
             counts[key] = max(counts.values(), default=0) + 1 if last else counts[key] + 1
 
@@ -87,11 +82,8 @@ class TranslationMemory:
         """How often each source has each translation."""
         return {source: dict(counts) for source, counts in self._texts.items()}
 
-    def fill(
-        self, forced: ForcedTexts, segments: Sequence[str | Masked], counts: Counter[str], similar: int = 0
-    ) -> ForcedTexts:
-        """Fix the segments that the memory knows, unless `forced` already fixes or begins them, and let the
-        document know so many similar entries for each.
+    def fill(self, forced: ForcedTexts, segments: Sequence[str | Masked], counts: Counter[str]) -> ForcedTexts:
+        """Fix the segments that the memory knows, unless `forced` already fixes or begins them.
 
         segments  texts, as they are or with placeholders
         counts    counts segments by the outcome of the look-up
@@ -107,28 +99,7 @@ class TranslationMemory:
             if found is not None:
                 fixed[n] = found
                 counts[FIXED] += 1
-        return replace(forced, fixed=fixed, known=(*forced.known, *self.similar(segments, similar)))
-
-    def similar(self, segments: Sequence[str | Masked], most: int) -> tuple[tuple[str, str], ...]:
-        """For each segment the entries, up to `most`, whose sources are most like it by the cosine of tf-idf weights of
-        their words; each once, with placeholders where the segments have them. Nothing without scikit-learn.
-        """
-        if not (most and any(map(bare_words, self._texts)) and find_spec("sklearn")):
-            return ()
-        from sklearn.feature_extraction.text import TfidfVectorizer
-
-        if self._index is None:
-            vectorizer = TfidfVectorizer(analyzer=lambda text: bare_words(text.lower()), sublinear_tf=True)
-            self._index = vectorizer, vectorizer.fit_transform(self._texts).T.tocsr()
-        vectorizer, weights = self._index
-        entries, found = list(self._texts), dict[str, None]()  # in the order of the index
-        for segment in segments:  # one at a time: the product with a large memory is wide
-            text = segment if isinstance(segment, str) else segment.text
-            row = (vectorizer.transform([text]) @ weights).tocoo()
-            best = sorted(zip(-row.data, row.col, strict=True))[:most]
-            found |= dict.fromkeys(entries[place] for _, place in best)
-        pairs = [(source, _most(self._texts[source]) or "") for source in found]
-        return tuple(mask_pair(*pair) if any(isinstance(one, Masked) for one in segments) else pair for pair in pairs)
+        return replace(forced, fixed=fixed)
 
     def _find_masked(self, segment: Masked, counts: Counter[str]) -> str | None:
         entries = self._masked.get(_normal(segment.text), Counter())
@@ -139,21 +110,14 @@ class TranslationMemory:
 
 
 def fill_forced(
-    memory: TranslationMemory | None, forced: Sequence[ForcedTexts], documents: Sequence[Sequence[str | Masked]],
-    similar: int = 0,
-) -> list[ForcedTexts]:  # fmt: skip
-    """`TranslationMemory.fill` for all documents, of which `similar` entries for each segment are known, too; reports
-    the numbers on stderr."""
+    memory: TranslationMemory | None, forced: Sequence[ForcedTexts], documents: Sequence[Sequence[str | Masked]]
+) -> list[ForcedTexts]:
+    """`TranslationMemory.fill` for all documents; reports the number of fixed segments on stderr."""
     if memory is None:
         return list(forced)
     counts: Counter[str] = Counter({FIXED: 0})
-    pairs = zip(forced, documents, strict=True)
-    filled = [memory.fill(one, segments, counts, similar) for one, segments in pairs]
+    filled = [memory.fill(one, segments, counts) for one, segments in zip(forced, documents, strict=True)]
     parts = ", ".join(f"{count:,} {reason}" for reason, count in counts.items())
-    if similar:
-        near = sum(len(one.known) - len(before.known) for one, before in zip(filled, forced, strict=True))
-        missing = "similar pairs need scikit-learn: pip install 'scaleformer[confidence]'"
-        parts += f"; {missing if find_spec('sklearn') is None else counted(near, 'similar pair')}"
     print(f"translation memory: of {counted(sum(map(len, documents)), 'segment')} {parts}", file=sys.stderr)
     return filled
 

@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 
 from scaleformer.formats.json_lines import read_jsonl
-from scaleformer.server.corrections import Correction, Corrections
-from scaleformer.server.models import Model
-from scaleformer.server.requests import Options
-from scaleformer.server.sources import Source
+from scaleformer.server.corrections import Corrections
 from scaleformer.translation.translation_memory import TranslationMemory
 from tests.server.running import error_of, markdown, running
 
@@ -48,16 +45,6 @@ def test_they_are_kept_and_used_the_last_one_first(translator, kept):
     assert TranslationMemory.read(str(kept)).entries["it runs"]["va"] == 2
     with running(translator, corrections=Corrections(kept)) as server:  # another process reads them
         assert server.post(documents=[document]).json()["documents"][0]["target"] == after["target"]
-
-
-def test_similar_corrections_are_known_unless_no_cache_is_wanted(translator, kept):
-    model = Model(translator, translator.decoding, "run")
-    corrections = Corrections(kept)
-    corrections.add([Correction(**ONE)], model, None)
-    for cache, known in (("fixed", (("it runs", "corre"),)), ("none", ())):
-        settings = Options(cache=cache).settings(model, None)
-        [found] = corrections.fill([Source("b", ["the dog runs"], settings)], settings)
-        assert (found.forced.known, found.remembered) == (known, [])
 
 
 def test_code_of_a_file_stays_where_the_correction_has_it(translator, kept, tmp_path):

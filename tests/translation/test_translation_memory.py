@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import random
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -12,14 +9,7 @@ import pytest
 
 from scaleformer.system.errors import DataError
 from scaleformer.translation.forced import ForcedTexts
-from scaleformer.translation.translation_memory import (
-    FIXED,
-    OTHER_SPANS,
-    Masked,
-    TranslationMemory,
-    fill_forced,
-    masked,
-)
+from scaleformer.translation.translation_memory import FIXED, OTHER_SPANS, Masked, TranslationMemory, masked
 
 PAIRS = [
     ("A  dog ", "un perro"),
@@ -85,53 +75,3 @@ def test_what_is_no_memory_is_one_line(tmp_path: Path):
     (tmp_path / "memory.md").write_text("# a dog\n")
     with pytest.raises(DataError, match=r"translation_memory=.*memory.md: Markdown, wanted one of a gettext catalogue"):
         TranslationMemory.read(str(tmp_path / "memory.md"))
-
-
-def test_similar_entries_by_hand():
-    """The shared word weighs more in a source whose other words are frequent; an entry is there once."""
-    memory = TranslationMemory(
-        [("red house", "casa roja"), ("red tree", "árbol rojo"), ("a big `x` tree", "un árbol `x`")]
-    )
-    assert memory.similar(["The red boat"], 5) == (("red tree", "árbol rojo"), ("red house", "casa roja"))
-    assert memory.similar(["The red boat"], 1) == (("red tree", "árbol rojo"),)
-    assert memory.similar(["house", "red House"], 1) == (("red house", "casa roja"),)
-    assert memory.similar(["nothing", ""], 5) == ()
-    both = memory.similar([Masked("tree", ()), Masked("house", ())], 1)
-    assert both == (("red tree", "árbol rojo"), ("red house", "casa roja"))
-    assert memory.similar([Masked("big", ())], 1) == (("a big ⟨1⟩ tree", "un árbol ⟨1⟩"),)
-    memory.add("blue boat", "barco azul")
-    assert memory.similar(["A boat"], 1) == (("blue boat", "barco azul"),)
-    assert TranslationMemory([("...", "…")]).similar(["..."], 3) == ()
-
-
-def test_similar_entries_are_the_nearest_by_cosine():
-    """Beside tf-idf by hand: (1 + ln tf) (1 + ln((1 + N) / (1 + df)))."""
-    rng = random.Random(3)
-    sources = [" ".join(rng.choices("abcdefgh", k=rng.randint(1, 6))) for _ in range(30)]
-    memory = TranslationMemory((source, source.upper()) for source in sources)
-    entries = [Counter(source.split()) for source in dict.fromkeys(sources)]
-    inverse = {w: 1 + math.log((1 + len(entries)) / (1 + sum(w in e for e in entries))) for w in "abcdefgh"}
-
-    def vector(counts: Counter[str]) -> dict[str, float]:
-        raw = {word: (1 + math.log(count)) * inverse[word] for word, count in counts.items()}
-        norm = math.sqrt(sum(value**2 for value in raw.values()))
-        return {word: value / norm for word, value in raw.items()}
-
-    for _ in range(20):
-        text = " ".join(rng.choices("abcdefgh", k=4))
-        query = vector(Counter(text.split()))
-        merits = [sum(query.get(w, 0.0) * value for w, value in vector(entry).items()) for entry in entries]
-        nearest = sorted(merits, reverse=True)[:3]
-        found = [merits[list(dict.fromkeys(sources)).index(source)] for source, _ in memory.similar([text], 3)]
-        assert found == pytest.approx(nearest)
-
-
-def test_known_entries_are_counted(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    [found] = fill_forced(TranslationMemory(PAIRS), [ForcedTexts(known=(("x", "y"),))], [["a house", "the tree"]], 2)
-    assert found.fixed == {0: "un hogar"}
-    assert found.known == (("x", "y"), ("a house", "un hogar"), ("A dog", "un perro"), ("a tree", "un árbol"))
-    assert "translation memory: of 2 segments 1 fixed; 3 similar pairs" in capsys.readouterr().err
-    monkeypatch.setitem(sys.modules, "sklearn", None)
-    [found] = fill_forced(TranslationMemory(PAIRS), [ForcedTexts()], [["the tree"]], 2)
-    assert found == ForcedTexts()
-    assert "similar pairs need scikit-learn: pip install 'scaleformer[confidence]'" in capsys.readouterr().err

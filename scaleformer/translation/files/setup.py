@@ -45,7 +45,6 @@ class Setup:
 
     mode, max_tokens    as in `Request`
     translation_memory  fixes the segments that it knows
-    similar             entries of it for each segment whose words count more, where `decoding.cache` allows
     terms, languages    as in `Request`; the terms of a document override them
     term_report         the file for the table of repeated terms; None: nobody asks
     one_form            whether documents are translated again where they write such a term in several forms
@@ -67,7 +66,6 @@ class Setup:
     languages: tuple[str, str] = ("", "")
     term_report: str | None = None
     one_form: bool = False
-    similar: int = 0
 
     def __post_init__(self) -> None:
         if self.term_report is not None and (self.decoding.n_best > 1 or not self.decoding.match_segments):
@@ -82,7 +80,7 @@ class Setup:
         return Request(
             [document.source for document in documents], self.decoding,
             [document.name or document.id for document in documents], self.mode, self.max_tokens,
-            forced=fill_forced(self.translation_memory, forced, masked, self.similar * (self.decoding.cache != "none")),
+            forced=fill_forced(self.translation_memory, forced, masked),
             terms=[{**self.terms, **document.terms} for document in documents],
             drafts=[document.draft for document in documents], where=[document.where for document in documents],
             languages=self.languages,

@@ -115,7 +115,7 @@ def _settings(setup: Setup, *how: object) -> str:
     model = __version__, translator.sha256, translator.precision, translator.tag
     own = (
         asdict(setup.decoding), setup.mode, setup.max_tokens, setup.one_form or dict(setup.terms),
-        memory and (memory.entries, setup.similar),
+        memory and memory.entries,
     )  # fmt: skip
     confidence = setup.confidence and setup.min_confidence is not None and asdict(setup.confidence)
     return hash_of([model, own, how, *((confidence, setup.min_confidence, setup.unsure) if confidence else ())])
