@@ -40,6 +40,7 @@ REMOVED = (
     "segment_hybrid",
     "word_dropout",
     "drop_separators",
+    "similar=",
 )
 QUOTED = re.compile(rf"`{PROGRAM}(?=[\s`]) *([^`]*)`")  # in tables and in sentences
 

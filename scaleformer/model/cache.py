@@ -25,7 +25,8 @@ class StateCache:
 
     def __init__(self, states: Tensor, tokens: Tensor) -> None:
         self.states, self.tokens = states.float(), tokens
-        self.spread = SPREAD * self.states.var(0, correction=0).sum().clamp_min(1e-12)
+        about_the_mean = (self.states - self.states.mean(0)).square().sum()
+        self.spread = SPREAD * (about_the_mean / max(1, len(tokens))).clamp_min(1e-12)
 
     def mix(self, logits: Tensor, states: Tensor) -> Tensor:
         """Log-probabilities (..., V) fp32 of the next token, from logits (..., V) and states (..., D) of a model."""
