@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
 from typing import Protocol
@@ -20,6 +20,7 @@ from scaleformer.system.schema import shown
 from scaleformer.text.spans import mask_pair
 from scaleformer.vocabulary import PLACEHOLDERS
 
+KNOWN = 1000  # translated units of a file that help the others: each costs time in every step
 _HALF = re.compile("[\ud800-\udfff]")
 _PLACEHOLDERS = re.compile("|".join(PLACEHOLDERS))
 
@@ -59,10 +60,12 @@ def read_prose(
 
 def known_pairs(file: BlockFile, name: str) -> tuple[tuple[str, str], ...]:
     """Sources and translations of the units of a PO or XLIFF file that are translated, masked as in training; of other
-    files none."""
+    files none. Of more than `KNOWN` units the last ones; `left` counts the others."""
     read = getattr(file, "rows", None)
-    rows: Iterable[Row] = () if read is None else read(name, Counter())
-    return tuple(mask_pair(" ".join(row.source), " ".join(row.target)) for row in rows)
+    rows: list[Row] = [] if read is None else list(read(name, Counter()))
+    if len(rows) > KNOWN:
+        file.left[f"translated units before the last {KNOWN:,}, whose words do not help the others"] = len(rows) - KNOWN
+    return tuple(mask_pair(" ".join(row.source), " ".join(row.target)) for row in rows[-KNOWN:])
 
 
 def write_prose(

@@ -34,7 +34,7 @@ Report = Callable[[int, float], None]
 Known = tuple[tuple[str, str], ...]  # sources and their translations
 # The share of tokens in segments that stay as drafted, before any is known (docs/log/078).
 STAY = 0.75
-CACHES = 64  # held at once
+CACHED = 1 << 18  # tokens of known translations beyond which the oldest caches are dropped
 
 
 class Piece(NamedTuple):
@@ -245,7 +245,7 @@ class PieceTranslator:
             examples = [Example("", np.array(source), np.array(target)) for source, target in texts]
             lengths = {n: max(map(len, pair)) for n, pair in enumerate(texts)}
             batches = token_budget(lengths, self.config.batch_tokens)
-            if len(self.caches) >= CACHES:
+            while sum(len(one.tokens) for one in self.caches.values()) > CACHED:
                 del self.caches[next(iter(self.caches))]
             read = [collate([examples[n] for n in some]).to(device) for some in batches]
             self.caches[known] = self.loaded.model.read_cache(read)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from scaleformer.formats.json_lines import read_jsonl
 from scaleformer.server.reading import Prose
 from scaleformer.translation.files.documents import ProseFile, open_file
 from scaleformer.translation.translation_memory import masked
+from scaleformer.translation.translations import DocumentHypothesis, Translation
 from tests.books import book
 from tests.commands.calls import Benchmark
 from tests.formats import test_html, test_markdown_dialects, test_subtitles
@@ -85,6 +87,16 @@ msgstr "Viejo."
 msgid "The end."
 msgstr "El fin."
 """
+
+
+def test_the_last_units_of_a_large_catalogue_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scaleformer.formats.files.KNOWN", 1)
+    (tmp_path / "a.po").write_text(PO)
+    file = open_file(tmp_path / "a.po", "en", "sentence", True)
+    assert file.documents[0].forced.known == (("The end.", "El fin."),)
+    counts: Counter[str] = Counter()
+    file.write([Translation((DocumentHypothesis(("Nuevo.",), 0.0, 0.0, True),), 1, 1)], counts)
+    assert counts["translated units before the last 1, whose words do not help the others"] == 1
 
 
 def test_what_a_catalogue_has_translated_is_known(tmp_path: Path) -> None:
