@@ -163,6 +163,15 @@ def test_fixed_segments_fill_the_cache_of_their_document(run, monkeypatch):
         assert [one[n] for one, n in ((without[0], 0), (without[2], 1))] == ["eins zwei", "acht"]
 
 
+def test_caches_may_be_dropped_and_read_again(run, monkeypatch):
+    translator = Translator.load(run, "cpu")
+    documents, fixed = [["one two", "three"], ["six", "seven"]] * 2, [{0: "eins zwei"}, {1: "sieben"}] * 2
+    settings = {"fixed": fixed, "mode": "segment", "max_length_ratio": 1.0, "max_length_offset": 4, "batch_tokens": 6}
+    expected = translator.translate(documents, **settings)
+    monkeypatch.setattr("scaleformer.translation.pieces.CACHED", 0)
+    assert translator.translate(documents, **settings) == expected
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_drafts_and_a_cache_agree(run, precision):
     translator = Translator.load(run, "cpu", precision=precision)
