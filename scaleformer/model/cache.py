@@ -4,10 +4,14 @@ al. 2018, TACL]."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
+
+from scaleformer.batch import Batch
+from scaleformer.vocabulary import EOS
 
 # The best of scripts.document_cache (docs/log/103); squared distances count in parts of the variance of the states.
 SCALE, SPREAD, SLOPE, OFFSET = 1.1, 0.05, 0.25, 1.0
@@ -45,14 +49,13 @@ class StateCache:
 
 
 class StateCaches:
-    """The caches of the documents of a batch, each None for none; documents may share one."""
+    """The caches of the documents of a batch, None for those without; at least one has some, and they may share one."""
 
     def __init__(self, caches: Sequence[StateCache | None]) -> None:
         self._caches = caches
-        self._rows: dict[StateCache, list[int]] = {}
-        for number, cache in enumerate(caches):
-            if cache is not None:
-                self._rows.setdefault(cache, []).append(number)
+        self._each = list(dict.fromkeys(cache for cache in caches if cache is not None))
+        places = [-1 if cache is None else self._each.index(cache) for cache in caches]
+        self._of = torch.tensor(places, device=self._each[0].tokens.device)  # (documents,)
 
     def of(self, documents: Sequence[int]) -> list[StateCache | None]:
         """Those of some of the documents."""
@@ -60,10 +63,18 @@ class StateCaches:
 
     def mix(self, logits: Tensor, states: Tensor, documents: Tensor) -> Tensor:
         """As `StateCache.mix`, for rows whose documents are given by number (n,); those without any stay logits."""
-        mixed = logits.float()
-        for cache, numbers in self._rows.items():
-            places = torch.isin(documents, torch.tensor(numbers, device=documents.device)).nonzero()[:, 0]
+        mixed, which = logits.float(), self._of[documents]
+        for number, cache in enumerate(self._each):
+            places = (which == number).nonzero()[:, 0]
             if len(places) == len(mixed):
                 return cache.mix(logits, states)
             mixed = mixed.index_copy(0, places, cache.mix(logits[places], states[places])) if len(places) else mixed
         return mixed
+
+
+def read_cache(model: Any, batches: Sequence[Batch]) -> StateCache:
+    """The states of a `Transformer` before the tokens of given translations, but for those before `</s>`."""
+    read = [(model(batch), batch.target_output, model.predicted(batch)) for batch in batches]
+    states, tokens = (torch.cat([one[n][one[2]] for one in read]) for n in (0, 1))
+    words = tokens != EOS  # separators stay: without them segments get too long
+    return StateCache(states[words], tokens[words])

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from scaleformer.model.attention.estimates import Extent
 from scaleformer.model.attention.state import FIRST_ROOM
-from scaleformer.model.transformer import ENCODED_AT_ONCE, DecoderState, Encoded, Transformer
+from scaleformer.model.states import DecoderState, Encoded
+from scaleformer.model.transformer import ENCODED_AT_ONCE, Transformer
 
 # Bounds, which tests/model/test_footprint.py compares with what torch takes. Numbers of a token in a layer of the
 # encoder, for each of the width and of the feed-forward width; the part of a layer's state that a step copies.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from copy import copy
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,8 @@ from scaleformer.model.attention import Attention, build_attention
 from scaleformer.model.attention.positions import Sinusoids
 from scaleformer.model.cache import StateCache, StateCaches
 from scaleformer.model.config import ModelConfig
-from scaleformer.model.layers import DecoderLayer, Dropout, EncoderLayer, LayerState, lower_layers, run_packed
+from scaleformer.model.layers import DecoderLayer, Dropout, EncoderLayer, lower_layers, run_packed
+from scaleformer.model.states import Before, DecoderState, Encoded
 from scaleformer.ops.common.matmul import Int8Weight, Linear
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.vocabulary import BOS, EOS, SEP, is_separator
@@ -30,27 +31,6 @@ LOGITS_AT_ONCE = 1024
 
 #: with more rows, 8-bit weights do not make the output layer faster
 FEW_ROWS = 128
-
-Before = tuple[Sequence[Tensor], Tensor]  # what `Transformer.read_target` takes from an earlier call
-
-
-class Encoded(NamedTuple):
-    """The encoded source: states (B, S, D), mask (B, S) bool, segments (B, S) long."""
-
-    states: Tensor
-    mask: Tensor
-    segments: Tensor
-
-
-class DecoderState(NamedTuple):
-    """Everything a step needs from earlier steps, for B documents times K beams; starts (B*K,) are the positions at
-    which their segments began, with `model.separate_segments`; documents (B*K,) their numbers in the batch, where
-    caches are mixed in."""
-
-    position: int
-    layers: list[LayerState]
-    starts: Tensor | None = None
-    documents: Tensor | None = None
 
 
 class Transformer(nn.Module):
@@ -139,17 +119,10 @@ class Transformer(nn.Module):
             return self.output_int8(states)
         return linear(states, self.output_weight, self.output_bias)
 
-    def read_cache(self, batches: Sequence[Batch]) -> StateCache:
-        """The states before the tokens of given translations, but for those before `</s>`."""
-        read = [(self(batch), batch.target_output, self.predicted(batch)) for batch in batches]
-        states, tokens = (torch.cat([one[n][one[2]] for one in read]) for n in (0, 1))
-        words = tokens != EOS  # separators stay: without them segments get too long
-        return StateCache(states[words], tokens[words])
-
     def remembering(self, caches: Sequence[StateCache | None]) -> Transformer:
         """The same model with the same weights, to decode documents of which each has the cache given for it."""
         other = copy(self)
-        other.caches = StateCaches(caches)
+        other.caches = StateCaches(caches) if any(caches) else None
         return other
 
     def only(self, documents: Sequence[int]) -> Transformer:

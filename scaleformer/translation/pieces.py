@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from scaleformer.decoding.drafts import Counts, decode_drafts
 from scaleformer.decoding.reading import DraftableModel
 from scaleformer.decoding.search import Hypothesis, decode
 from scaleformer.decoding.state import pad
+from scaleformer.model.cache import StateCache, read_cache
 from scaleformer.system.bars import Progress
 from scaleformer.text.terms import Term
 from scaleformer.translation.batches import MemoryEstimate, make_batches, runs, token_budget
@@ -112,7 +113,7 @@ class PieceTranslator:
     config: DecodingConfig
     tag: Sequence[int] = ()
     counts: Counts = field(default_factory=Counts)
-    caches: dict[Known, Any] = field(default_factory=dict)
+    caches: dict[Known, StateCache] = field(default_factory=dict)
 
     def translate(
         self,
@@ -236,7 +237,7 @@ class PieceTranslator:
         return batches
 
     @torch.inference_mode()
-    def _cache(self, known: Known) -> Any:
+    def _cache(self, known: Known) -> StateCache | None:
         """The cache of these sources and translations, each read by itself; None of none. The last ones are kept: the
         pieces of a document have one in common, whatever their batches."""
         if known and known not in self.caches:
@@ -248,5 +249,5 @@ class PieceTranslator:
             while sum(len(one.tokens) for one in self.caches.values()) > CACHED:
                 del self.caches[next(iter(self.caches))]
             read = [collate([examples[n] for n in some]).to(device) for some in batches]
-            self.caches[known] = self.loaded.model.read_cache(read)
+            self.caches[known] = read_cache(self.loaded.model, read)
         return self.caches.get(known)

@@ -15,7 +15,8 @@ from torch import Tensor
 from scaleformer.batch import Batch
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import DecodableModel, decode
-from scaleformer.model.transformer import DecoderState, Encoded, Transformer
+from scaleformer.model.states import DecoderState, Encoded
+from scaleformer.model.transformer import Transformer
 from scaleformer.vocabulary import EOS, SEP
 from scripts.bench_decoding.state import state_bytes
 from scripts.bench_training.models import Sizes, make_batch, make_model
