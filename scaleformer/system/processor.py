@@ -25,9 +25,10 @@ def zen_generation() -> int:
     return 5 if family >= _ZEN_5 else 4
 
 
-def lacks_bf16() -> bool:
-    """Whether the CPU is known to make products in bf16 from those in fp32, which takes longer than fp32 alone."""
-    return {there for name, there in torch.cpu.get_capabilities().items() if "bf16" in name} == {False}
+def has_bf16() -> bool | None:
+    """Whether the CPU makes products in bf16 by itself: others take longer for them than in fp32. None: not known."""
+    found = [there for name, there in torch.cpu.get_capabilities().items() if "bf16" in name]
+    return any(found) if found else None
 
 
 def _vendor_and_family() -> tuple[str, int]:

@@ -50,7 +50,7 @@ from scaleformer.training.run_results import evaluate_test_split, results_of
 from scaleformer.training.saving import BestCheckpoint
 from scaleformer.training.settings import Settings, read_settings
 from scaleformer.training.stages import stage_notes
-from scaleformer.training.trainer import build_trainer, fit, quieten
+from scaleformer.training.trainer import build_trainer, fast_precision, fit, quieten
 
 
 @dataclass(frozen=True)
@@ -130,6 +130,11 @@ def build(config: Mapping[str, Any], signals: SignalWatch, given: Sequence[str] 
     directory = Path(settings.run_dir)
     checkpoint, package = open_checkpoint(settings.resume) if settings.resume else (None, None)
     refuse_held(directory, checkpoint)
+    if config["trainer"]["precision"] == "auto":  # a run goes on with what it began with, on whatever machine
+        precision = (
+            package["config"]["trainer"]["precision"] if package else fast_precision(config["trainer"]["accelerator"])
+        )
+        config = {**config, "trainer": {**config["trainer"], "precision": precision}}
     parent: LoadedModel | None = None
     notes: list[str] = []
     if package is not None:
@@ -203,8 +208,11 @@ def build(config: Mapping[str, Any], signals: SignalWatch, given: Sequence[str] 
 def train(parts: Run) -> None:
     """Fit, then record which data were read. Raises ValueError where no step was trained."""
     parameters = sum(p.numel() for p in parts.module.parameters())
-    device = parts.trainer.accelerator.__class__.__name__
-    print("\n".join([f"run {parts.directory}: {parameters:,} parameters on {device}", *parts.notes]), flush=True)
+    device, precision = parts.trainer.accelerator.__class__.__name__, parts.trainer.precision
+    print(
+        "\n".join([f"run {parts.directory}: {parameters:,} parameters on {device} in {precision}", *parts.notes]),
+        flush=True,
+    )
     try:
         _fit(parts)
     finally:

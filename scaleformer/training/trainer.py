@@ -16,7 +16,7 @@ from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.system.errors import Interrupted, is_out_of_memory
-from scaleformer.system.processor import lacks_bf16
+from scaleformer.system.processor import has_bf16
 from scaleformer.training.callbacks import ValidationBleu, WeightAverage
 from scaleformer.training.interruption import interrupted
 from scaleformer.training.lightning_internals import copies_this_process, kill_other_processes
@@ -62,10 +62,19 @@ def build_trainer(options: dict[str, Any], **parts: Any) -> pl.Trainer:
         raise ValueError(f"trainer: {error}") from error
     check_trainer(trainer, options)
     use_tensor_cores(trainer.strategy.root_device, trainer.precision)
-    if trainer.strategy.root_device.type == "cpu" and trainer.precision == "bf16-mixed" and lacks_bf16():
+    if trainer.strategy.root_device.type == "cpu" and trainer.precision == "bf16-mixed" and has_bf16() is False:
         warnings.warn("trainer.precision=bf16-mixed is slow on this CPU, without bf16 units: set 32-true", stacklevel=2)
     trainer.precision_plugin.convert_input = lambda batch: batch  # type: ignore[assignment]  # a Batch is frozen
     return trainer
+
+
+def fast_precision(accelerator: str) -> str:
+    """What `trainer.precision=auto` is with this `trainer.accelerator`: bf16-mixed on CUDA devices and CPUs that make
+    products in bf16 by themselves, 32-true on others."""
+    if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
+        return "bf16-mixed" if torch.cuda.is_bf16_supported(including_emulation=False) else "32-true"
+    other = accelerator in ("auto", "gpu", "mps") and torch.backends.mps.is_available()
+    return "bf16-mixed" if not other and has_bf16() else "32-true"
 
 
 def use_tensor_cores(device: torch.device, precision: str) -> None:
@@ -90,7 +99,7 @@ def check_trainer(trainer: pl.Trainer, options: dict[str, Any]) -> None:
     if copies_this_process(trainer):
         raise ValueError(f"trainer.strategy is {strategy}, which copies this process: it must be ddp")
     if trainer.precision.endswith("-true") and trainer.precision != "32-true":  # 64 too: it becomes 64-true
-        raise ValueError(f"trainer.precision is {precision}: it must be 32-true, bf16-mixed or 16-mixed")
+        raise ValueError(f"trainer.precision is {precision}: it must be auto, 32-true, bf16-mixed or 16-mixed")
     if trainer.world_size > 1 and isinstance(options["val_check_interval"], str):
         raise ValueError(
             f"trainer.val_check_interval is {options['val_check_interval']}: it must be a number of batches, since the "

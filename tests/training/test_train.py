@@ -20,7 +20,7 @@ from scaleformer.training import run as training
 from scaleformer.training import trainer
 from scaleformer.training.resume import OVERRIDES, merge_overrides
 from scaleformer.training.run_folder import is_finished
-from scaleformer.training.trainer import use_tensor_cores
+from scaleformer.training.trainer import fast_precision, use_tensor_cores
 from scaleformer.translation.translator import Translator
 from tests.trainings import FAST, SMALL, Command, configure, read_metrics, weights
 
@@ -169,9 +169,42 @@ def test_when_tf32_is_used(request, device: str, precision: str, expected: str) 
     assert torch.get_float32_matmul_precision() == expected
 
 
+@pytest.mark.parametrize(
+    ("accelerator", "gpu", "mps", "cpu", "expected"),
+    [
+        ("auto", True, False, False, "bf16-mixed"),
+        ("auto", False, False, True, "32-true"),
+        ("cpu", False, True, True, "bf16-mixed"),
+        ("cpu", True, False, False, "32-true"),
+        ("auto", None, False, True, "bf16-mixed"),
+        ("auto", None, True, True, "32-true"),
+        ("auto", None, False, None, "32-true"),
+    ],
+)
+def test_what_the_automatic_precision_is(monkeypatch, accelerator: str, gpu, mps, cpu, expected: str) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu is not None)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: gpu)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+    monkeypatch.setattr(trainer, "has_bf16", lambda: cpu)
+    assert fast_precision(accelerator) == expected
+
+
+def test_a_run_goes_on_in_the_precision_that_it_began_with(tmp_path: Path, cache: Path, monkeypatch, capsys) -> None:
+    options = (*FAST, "trainer.accelerator=cpu", "trainer.max_steps=1", "trainer.precision=auto")
+    monkeypatch.setattr(trainer, "has_bf16", lambda: True)
+    training.run(configure(tmp_path, cache, *options))
+    assert "parameters on CPUAccelerator in bf16-mixed" in capsys.readouterr().out
+    assert yaml.safe_load((tmp_path / "config.yaml").read_text())["trainer"]["precision"] == "bf16-mixed"
+    monkeypatch.setattr(trainer, "has_bf16", lambda: False)
+    with pytest.warns(UserWarning, match="is slow on this CPU") as caught:
+        training.run(configure(tmp_path, cache, *options, "trainer.max_steps=2", f"resume={tmp_path}"))
+    assert not any("results will differ" in str(one.message) for one in caught)
+    assert "parameters on CPUAccelerator in bf16-mixed" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("precision", "lacks"), [("bf16-mixed", True), ("bf16-mixed", False), ("32-true", True)])
 def test_bf16_without_products_is_said_to_be_slow(tmp_path: Path, cache: Path, monkeypatch, precision, lacks) -> None:
-    monkeypatch.setattr(trainer, "lacks_bf16", lambda: lacks)
+    monkeypatch.setattr(trainer, "has_bf16", lambda: not lacks)
     options = configure(tmp_path / "run", cache, f"trainer.precision={precision}", "trainer.max_steps=1")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
