@@ -137,6 +137,10 @@ class DataConfig(SourceConfig):
                         f"data.consecutive=true does not work with data.{name}: add data.{name}={value} or "
                         "data.consecutive=false"
                     )
+        if self.temperature != 1 and not self.corpora:
+            raise ValueError(
+                f"data.temperature is {self.temperature}: it weighs data.corpora: set these, or leave it out"
+            )
         usual = {setting.name: setting.default for setting in fields(self)}
         for name, format in _READ_BY.items():
             if (value := getattr(self, name)) != usual[name] and self.format != format:

@@ -20,7 +20,7 @@ from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.positions import quality_by_position
 from scaleformer.evaluation.samples import format_samples
 from scaleformer.evaluation.saved_translations import translated
-from scaleformer.evaluation.scores import BleuReport, MetricScore, bleu_report
+from scaleformer.evaluation.scores import BleuReport, MetricScore, bleu_report, check_references
 from scaleformer.evaluation.suspicions import LOW, suspicions
 from scaleformer.evaluation.translation_run import Evaluation, write_evaluation
 from scaleformer.system.display import counted, ranged
@@ -53,6 +53,7 @@ def evaluate_translator(
     conditions  more fields for the JSON, such as the corpus
     Raises ValueError without documents or with empty references; OSError where writing fails.
     """
+    check_references(documents)  # before hours of translation
     folder = Path(folder)
     chosen = metrics or Metrics()
     label = result_label(corpus, f"{split}-first-{len(documents)}" if partial else split)

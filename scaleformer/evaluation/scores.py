@@ -16,6 +16,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from scaleformer.evaluation.alignment import RULE
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.saved_translations import TranslatedDocument, lines_of
+from scaleformer.text.documents import Document
 
 JOINING = (
     "d-BLEU, d-chrF++: the segments of a document joined by one space, line breaks in them made spaces, empty ones "
@@ -75,18 +76,25 @@ def corpus_chrf(hypotheses: Sequence[str], references: Sequence[str], metrics: M
     return _score("chrF++", (metrics or Metrics()).chrf(), hypotheses, references).score
 
 
-def bleu_report(
-    documents: Sequence[TranslatedDocument], metrics: Metrics | None = None, ter: bool = True
-) -> BleuReport:
-    """Score documents. ter=False skips TER, which takes about 20 ms per segment, a hundred times all others together.
-    Raises ValueError without documents, where a reference has no segments, or where no reference has text. Warns of
-    documents with an empty reference, and of an unsuitable tokenizer (`Metrics.check`)."""
-    metrics = metrics or Metrics()
+def check_references(documents: Sequence[Document | TranslatedDocument]) -> None:
+    """Raises ValueError without documents, where a reference has no segments, or where no reference has text."""
     if not documents:
         raise ValueError("there are no documents to score")
     for document in documents:
         if not document.target:
             raise ValueError(f"document {document.id!r} has no reference to score against")
+    if not any(line.strip() for document in documents for line in document.target):
+        raise ValueError("the references are empty: there is nothing to score against")
+
+
+def bleu_report(
+    documents: Sequence[TranslatedDocument], metrics: Metrics | None = None, ter: bool = True
+) -> BleuReport:
+    """Score documents. ter=False skips TER, which takes about 20 ms per segment, a hundred times all others together.
+    Raises ValueError as `check_references`. Warns of documents with an empty reference, and of an unsuitable tokenizer
+    (`Metrics.check`)."""
+    metrics = metrics or Metrics()
+    check_references(documents)
     whole, segments = lines_of(documents, "document"), lines_of(documents)
     metrics.check(whole.references)
     if empty := [d.id for d, line in zip(documents, whole.references, strict=True) if not line.strip()]:

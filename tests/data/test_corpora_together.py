@@ -102,6 +102,8 @@ def test_mistakes_give_one_line(cache: Path, folders: dict[str, str], tmp_path: 
     refused(ValueError, r"data\.path is 'x': set it for each corpus of data\.corpora", path="x")
     refused(ValueError, r"data\.tag is 'x': set it for each corpus of data\.corpora", tag="x")
     refused(ValueError, r"data\.temperature is 2\.0: it is for corpora without weights", temperature=2.0)
+    with pytest.raises(ValueError, match=r"data\.temperature is 2\.0: it weighs data\.corpora"):
+        DataConfig(format="jsonl", path="x", temperature=2.0)
     refused(ValueError, r"data\.temperature is 0\.0: it must be a float above 0", temperature=0.0)
     streamed = {"long": {"weight": None, "streaming": True}, "short": {"weight": None}}
     refused(ValueError, r"data\.corpora\.long\.weight is missing: a streamed corpus", **streamed)

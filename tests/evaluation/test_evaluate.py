@@ -101,7 +101,17 @@ def test_nothing_is_translated_without_an_output(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("kept")
     translator = Translator.load(make_run(tmp_path / "run"), "cpu")
     with pytest.raises(FileExistsError, match="file"):
-        evaluate_translator(translator, [], Request([], DecodingConfig()), tmp_path / "file")
+        evaluate_translator(translator, DOCUMENTS, Request([], DecodingConfig()), tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("target", "what"), [([" "], "the references are empty"), ([], "document 'a' has no reference")]
+)
+def test_nothing_is_translated_without_references(tmp_path, monkeypatch, target, what):
+    monkeypatch.setattr("scaleformer.evaluation.evaluate.resumable_translations", None)
+    translator = Translator.load(make_run(tmp_path / "run"), "cpu")
+    with pytest.raises(ValueError, match=what):
+        evaluate_translator(translator, [Document("a", ["x"], target)], Request([["x"]], DecodingConfig()), tmp_path)
 
 
 def test_results_folders(tmp_path):
