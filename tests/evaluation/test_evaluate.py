@@ -101,7 +101,9 @@ def test_nothing_is_translated_without_an_output(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("kept")
     translator = Translator.load(make_run(tmp_path / "run"), "cpu")
     with pytest.raises(FileExistsError, match="file"):
-        evaluate_translator(translator, DOCUMENTS, Request([], DecodingConfig()), tmp_path / "file")
+        evaluate_translator(
+            translator, [Document("a", ["x"], ["y"])], Request([["x"]], DecodingConfig()), tmp_path / "file"
+        )
 
 
 @pytest.mark.parametrize(
