@@ -79,15 +79,9 @@ class Tokenizer:
 
     @classmethod
     def train(
-        cls,
-        texts: Iterable[str],
-        vocab_size: int,
-        model_type: str = "unigram",
-        byte_fallback: bool = True,
-        character_coverage: float = 0.9995,
-        split_digits: bool = False,
-        tags: Sequence[str] = (),
-    ) -> Tokenizer:
+        cls, texts: Iterable[str], vocab_size: int, model_type: str = "unigram", byte_fallback: bool = True,
+        character_coverage: float = 0.9995, split_digits: bool = False, tags: Sequence[str] = (),
+    ) -> Tokenizer:  # fmt: skip
         """Train on segments. The same texts and settings give the same bytes (in one thread; more would change them).
         tags: names of pieces to reserve, after the other special ones. Raises ValueError if the vocabulary is larger
         than the texts allow, or too small for their characters, and whatever `texts` raises."""

@@ -57,18 +57,11 @@ class Hypothesis:
 
 @torch.inference_mode()
 def decode(
-    model: DecodableModel,
-    source: Tensor,
-    source_mask: Tensor,
-    source_segments: Tensor,
-    config: DecodingConfig,
-    *,
-    keys: Sequence[str] | None = None,
-    progress: Callable[[int, float], None] | None = None,
-    forced: Sequence[Mapping[int, Sequence[int]]] = (),
-    watch: Watch | None = None,
+    model: DecodableModel, source: Tensor, source_mask: Tensor, source_segments: Tensor, config: DecodingConfig, *,
+    keys: Sequence[str] | None = None, progress: Callable[[int, float], None] | None = None,
+    forced: Sequence[Mapping[int, Sequence[int]]] = (), watch: Watch | None = None,
     begun: Sequence[Sequence[int]] | None = None,
-) -> list[list[Hypothesis]]:
+) -> list[list[Hypothesis]]:  # fmt: skip
     """Translate a batch: `n_best` hypotheses per document, finished ones first, then by score.
 
     source           (B, S) long

@@ -45,15 +45,9 @@ def cut_lines(loaded: Any, *sides: Sequence[str]) -> int:
 
 
 def comet_score(
-    loaded: Any,
-    sources: Sequence[str],
-    hypotheses: Sequence[str],
-    references: Sequence[str] | None,
-    model: str | Path = "Unbabel/wmt22-comet-da",
-    *,
-    batch_size: int = 8,
-    gpus: int = 0,
-) -> CometScore:
+    loaded: Any, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str] | None,
+    model: str | Path = "Unbabel/wmt22-comet-da", *, batch_size: int = 8, gpus: int = 0,
+) -> CometScore:  # fmt: skip
     """Score lines with a loaded model of this name; without references it must be one that needs none [COMET-Kiwi, Rei
     2022]. Raises ValueError without lines, and where counts differ."""
     sides = {"src": sources, "mt": hypotheses, **({} if references is None else {"ref": references})}

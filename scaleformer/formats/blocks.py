@@ -89,15 +89,9 @@ class BlockBuilder:
             self._parts.append((character, start, stop, written or character))
 
     def span(
-        self,
-        content: Any,
-        start: int,
-        stop: int,
-        pair: int | None = None,
-        opens: bool = False,
-        changed: bool = False,
+        self, content: Any, start: int, stop: int, pair: int | None = None, opens: bool = False, changed: bool = False,
         shown: str | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Add a span at this place."""
         self._parts.append((MARK, start, stop, Span(content, pair, opens, changed, shown)))
 

@@ -105,15 +105,9 @@ class DecoderLayer(Layer):
     """Causal self-attention, cross-attention and feed-forward."""
 
     def __init__(
-        self,
-        attention: Attention,
-        cross_attention: Attention,
-        width: int,
-        hidden: int,
-        dropout: float,
-        activation: str,
-        post: bool = False,
-    ) -> None:
+        self, attention: Attention, cross_attention: Attention, width: int, hidden: int, dropout: float,
+        activation: str, post: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(post)
         self.attention = attention
         self.attention_norm = nn.LayerNorm(width)

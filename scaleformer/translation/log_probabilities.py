@@ -109,15 +109,10 @@ class RescoredHypothesis:
 
 
 def rescore(
-    translator: Translator,
-    sources: Sequence[Sequence[str]],
-    lists: Sequence[Sequence[DocumentHypothesis]],
-    *,
-    length_penalty: float | None = None,
-    old_weight: float = 0.0,
-    batch_tokens: int | None = None,
+    translator: Translator, sources: Sequence[Sequence[str]], lists: Sequence[Sequence[DocumentHypothesis]], *,
+    length_penalty: float | None = None, old_weight: float = 0.0, batch_tokens: int | None = None,
     progress: Progress | None = None,
-) -> list[list[RescoredHypothesis]]:
+) -> list[list[RescoredHypothesis]]:  # fmt: skip
     """N-best lists sorted by a model's own scores: log p / tokens ** length_penalty + old_weight * old score.
 
     length_penalty  None for that of the model's own decoding

@@ -129,15 +129,10 @@ class Translator(LoadedModel):
         return [list(found.segments) for found in self.translate_documents(self.request(documents, **settings))]
 
     def request(
-        self,
-        documents: Sequence[Sequence[str]],
-        decoding: DecodingConfig | None = None,
-        *,
-        fixed: Sequence[Texts] | None = None,
-        begin: Sequence[Texts] | None = None,
-        draft: str | Sequence[Sequence[str]] | None = None,
-        **settings: Any,
-    ) -> Request:
+        self, documents: Sequence[Sequence[str]], decoding: DecodingConfig | None = None, *,
+        fixed: Sequence[Texts] | None = None, begin: Sequence[Texts] | None = None,
+        draft: str | Sequence[Sequence[str]] | None = None, **settings: Any,
+    ) -> Request:  # fmt: skip
         """A request with the settings of this translator, and with these.
 
         decoding  all settings of the search; None for those of the translator

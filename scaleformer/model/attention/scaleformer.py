@@ -32,16 +32,9 @@ class ScaleformerAttention(KernelizedAttention):
     absolute_positions: ClassVar[bool] = False
 
     def __init__(
-        self,
-        site: str,
-        width: int,
-        heads: int,
-        horizon: Positive = 16,
-        feature_map: FeatureMap = "elu1",
-        algorithm: Algorithm = "auto",
-        relative: Literal["mapped", "raw"] = "mapped",
-        symmetric: bool = False,
-    ) -> None:
+        self, site: str, width: int, heads: int, horizon: Positive = 16, feature_map: FeatureMap = "elu1",
+        algorithm: Algorithm = "auto", relative: Literal["mapped", "raw"] = "mapped", symmetric: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(site, width, heads, feature_map, algorithm)
         self.by_exponents = False  # phi(K) + phi(P) is not an exponential
         self.horizon = horizon

@@ -43,15 +43,9 @@ class SoftmaxGatedAttention(Attention):
     held: ClassVar[Held] = Held(scores=7, aside=1)
 
     def __init__(
-        self,
-        site: str,
-        width: int,
-        heads: int,
-        horizon: Positive = 16,
-        reach: Positive = 4,
-        slope: float = 1.0,
+        self, site: str, width: int, heads: int, horizon: Positive = 16, reach: Positive = 4, slope: float = 1.0,
         far_tokens: Annotated[float, Range(ge=1)] = 20,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(site, width, heads)
         self.far_tokens = far_tokens
         if site != "cross":
@@ -84,16 +78,9 @@ class SoftmaxGatedAttention(Attention):
         return out[:, :, 0], state
 
     def _gather(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        relative: Tensor | None,
-        key_mask: Tensor | None,
-        query_segments: Tensor,
-        key_segments: Tensor,
-        causal: bool | None = None,
-    ) -> Tensor:
+        self, query: Tensor, key: Tensor, value: Tensor, relative: Tensor | None, key_mask: Tensor | None,
+        query_segments: Tensor, key_segments: Tensor, causal: bool | None = None,
+    ) -> Tensor:  # fmt: skip
         """query (B, H, L, d), key and value (B, H, S, d), relative (B, H, L, S), the rest (B, L | S) -> (B, H, L, d)"""
         causal = self.causal if causal is None else causal
         dtype = torch.promote_types(query.dtype, torch.float32)

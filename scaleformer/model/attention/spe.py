@@ -43,15 +43,9 @@ class StochasticPositionsAttention(KernelizedAttention):
     noise: Tensor
 
     def __init__(
-        self,
-        site: str,
-        width: int,
-        heads: int,
-        realizations: Positive = 64,
-        sines: Positive = 5,
-        feature_map: FeatureMap = "elu1",
-        algorithm: Algorithm = "auto",
-    ) -> None:
+        self, site: str, width: int, heads: int, realizations: Positive = 64, sines: Positive = 5,
+        feature_map: FeatureMap = "elu1", algorithm: Algorithm = "auto",
+    ) -> None:  # fmt: skip
         super().__init__(site, width, heads, feature_map, algorithm)
         self.feature_width = realizations
         shape = heads, self.head_width, sines

@@ -80,15 +80,9 @@ def rows_at(x: Tensor, start: int, count: int) -> Tensor:
 
 
 def u_windows(
-    v: Tensor,
-    key_mask: Tensor | None,
-    block: Block,
-    chunk: int,
-    before: int,
-    after: int,
-    extra: int,
+    v: Tensor, key_mask: Tensor | None, block: Block, chunk: int, before: int, after: int, extra: int,
     dtype: torch.dtype,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """U = [V, 1] in a window around each chunk of a block: (B, H, M, before + C + after + extra, e+1).
 
     Zeros at pads and outside the sequence; the caller fills the last `extra` rows. Through the column of ones, the

@@ -61,16 +61,9 @@ def _prepare_keys(
 
 
 def _prepare_queries(
-    q: Tensor,
-    v: Tensor,
-    beyond: Tensor | None,
-    head: int,
-    key_mask: Tensor | None,
-    phi: FeatureMap,
-    chunk: int,
-    block: Block,
-    dtype: torch.dtype,
-) -> _Queries:
+    q: Tensor, v: Tensor, beyond: Tensor | None, head: int, key_mask: Tensor | None, phi: FeatureMap, chunk: int,
+    block: Block, dtype: torch.dtype,
+) -> _Queries:  # fmt: skip
     chunks = block.chunks
     fq = phi(rows_of(q, block.start, chunks * chunk, dtype)).contiguous()  # (X, T, d)
     if beyond is None:
@@ -111,16 +104,9 @@ class BidirectionalAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(  # type: ignore[override]
-        ctx: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        table: Tensor | None,
-        key_mask: Tensor | None,
-        phi: FeatureMap,
-        chunk: int,
-        dtype: torch.dtype,
-    ) -> Tensor:
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, table: Tensor | None, key_mask: Tensor | None, phi: FeatureMap,
+        chunk: int, dtype: torch.dtype,
+    ) -> Tensor:  # fmt: skip
         """q (B, H, L, d), k (B, H, S, d), v (B, H, S, e).
 
         table (1 or H, 2R+1, d): the band phi(rel_{t+R}) - (b or a), t from -R+1 to R-1, then b, then a.

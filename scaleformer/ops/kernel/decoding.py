@@ -100,15 +100,9 @@ class CrossState:
 
 @torch.no_grad()
 def causal_init(
-    batch: int,
-    heads: int,
-    d: int,
-    e: int,
-    rel: Tensor | None = None,
-    device: torch.device | str | None = None,
-    feature_map: str = "elu1",
-    dtype: torch.dtype = torch.float32,
-) -> CausalState:
+    batch: int, heads: int, d: int, e: int, rel: Tensor | None = None, device: torch.device | str | None = None,
+    feature_map: str = "elu1", dtype: torch.dtype = torch.float32,
+) -> CausalState:  # fmt: skip
     """The state before the first token; rel (2R+1, d) or (H, 2R+1, d), raw, or None."""
     memory = torch.zeros(batch, heads, d, e + 1, device=device, dtype=dtype)
     if rel is None:

@@ -24,15 +24,9 @@ PAD = -1e30  # finite, so that a source of pads alone does not give NaN
 
 
 def exponent_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    joint: bool,
-    causal: bool = False,
-    key_mask: Tensor | None = None,
+    q: Tensor, k: Tensor, v: Tensor, *, joint: bool, causal: bool = False, key_mask: Tensor | None = None,
     algorithm: str = "auto",
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The attention above.
 
     q, k       (B, H, L_Q, m) and (B, H, L_K, m) exponents; v (B, H, L_K, e) values

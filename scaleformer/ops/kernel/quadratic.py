@@ -19,15 +19,9 @@ from scaleformer.ops.common.sums import inverse_denominator
 
 
 def quadratic_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    frel: Tensor | None,
-    causal: bool,
-    key_mask: Tensor | None,
-    phi: FeatureMap,
+    q: Tensor, k: Tensor, v: Tensor, frel: Tensor | None, causal: bool, key_mask: Tensor | None, phi: FeatureMap,
     dtype: torch.dtype,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Kernelized attention of all pairs, (B, H, L_Q, e) in the dtype of v; frel = phi(rel), (1 or H, 2R+1, d)."""
     far = near = None
     if frel is not None and causal:

@@ -56,16 +56,9 @@ def linear_cross_entropy(
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        states: Tensor,
-        weight: Tensor,
-        targets: Tensor,
-        label_smoothing: float,
-        chunk_size: int,
-        dtype: torch.dtype,
-        wanted: bool,
-        real: Tensor | None,
-    ) -> Tensor:
+        ctx: Any, states: Tensor, weight: Tensor, targets: Tensor, label_smoothing: float, chunk_size: int,
+        dtype: torch.dtype, wanted: bool, real: Tensor | None,
+    ) -> Tensor:  # fmt: skip
         T, V = len(states), len(weight)
         exact = torch.promote_types(states.dtype, torch.float32)
         count: int | Tensor = T

@@ -200,16 +200,9 @@ class RecallCausalState:
 
 @torch.no_grad()
 def recall_causal_init(
-    batch: int,
-    heads: int,
-    d: int,
-    e: int,
-    log_gate: Tensor,
-    recency: Tensor,
-    kept: int = 64,
-    device: torch.device | str | None = None,
-    dtype: torch.dtype = torch.float32,
-) -> RecallCausalState:
+    batch: int, heads: int, d: int, e: int, log_gate: Tensor, recency: Tensor, kept: int = 64,
+    device: torch.device | str | None = None, dtype: torch.dtype = torch.float32,
+) -> RecallCausalState:  # fmt: skip
     """The state before the first token; log_gate (H, 2N+3), recency (H,)."""
     check_gate(log_gate, heads)
     check_recall(recency, kept, heads)

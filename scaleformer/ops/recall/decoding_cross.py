@@ -206,15 +206,9 @@ class RecallCrossState:
 
 @torch.no_grad()
 def recall_cross_state(
-    k: Tensor,
-    v: Tensor,
-    log_gate: Tensor,
-    salience: Tensor,
-    recency: Tensor,
-    key_segments: Tensor,
-    key_mask: Tensor | None = None,
-    kept: int = 64,
-) -> RecallCrossState:
+    k: Tensor, v: Tensor, log_gate: Tensor, salience: Tensor, recency: Tensor, key_segments: Tensor,
+    key_mask: Tensor | None = None, kept: int = 64,
+) -> RecallCrossState:  # fmt: skip
     """The state of a source, without relative positions.
 
     k (B, H, S, d), v (B, H, S, e), log_gate (H, 2N+3), salience (B, H, S), recency (H,), key_segments (B, S), key_mask

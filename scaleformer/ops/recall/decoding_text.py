@@ -12,16 +12,9 @@ from scaleformer.ops.segments.layout import NO_SEGMENT
 
 @torch.no_grad()
 def recall_causal_states(
-    k: Tensor,
-    v: Tensor,
-    salience: Tensor,
-    segments: Tensor,
-    texts: Tensor,
-    starts: Tensor,
-    log_gate: Tensor,
-    recency: Tensor,
-    kept: int = 64,
-) -> RecallCausalState:
+    k: Tensor, v: Tensor, salience: Tensor, segments: Tensor, texts: Tensor, starts: Tensor, log_gate: Tensor,
+    recency: Tensor, kept: int = 64,
+) -> RecallCausalState:  # fmt: skip
     """The states of texts before several of their tokens, a row each: as if stepped through all earlier tokens.
 
     k (B, H, L, d), v (B, H, L, e), salience (B, H, L), segments (B, L) never decreasing; texts (n,) long, which text

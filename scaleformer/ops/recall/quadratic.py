@@ -27,16 +27,9 @@ FEWEST_ROWS = {"cpu": 128, "cuda": 1024}
 
 
 def dense_recall(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    salience: Tensor,
-    log_gate: Tensor,
-    plan: RecallPlan,
-    recalled: list[Recalled | None],
-    table: Tensor | None,
-    key_mask: Tensor | None,
-) -> Tensor:
+    q: Tensor, k: Tensor, v: Tensor, salience: Tensor, log_gate: Tensor, plan: RecallPlan,
+    recalled: list[Recalled | None], table: Tensor | None, key_mask: Tensor | None,
+) -> Tensor:  # fmt: skip
     """Arguments and result as in `RecallAttention`; `recalled` is None for a side where all keys are kept."""
     keys, causal = k.shape[2], plan.tiles.causal
     out: Tensor
@@ -79,16 +72,9 @@ class _DenseRecall(torch.autograd.Function):
 
     @staticmethod
     def forward(  # type: ignore[override]
-        ctx: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        bias: Tensor,
-        table: Tensor | None,
-        inside: Tensor | None,
-        key_mask: Tensor | None,
-        causal: bool,
-    ) -> Tensor:
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor, table: Tensor | None, inside: Tensor | None,
+        key_mask: Tensor | None, causal: bool,
+    ) -> Tensor:  # fmt: skip
         """q (B, H, L, d), k (B, H, S, d), v (B, H, S, e), bias (B, H, n, S), table as in `dense_recall`, inside
         (X, L, n) of `DenseSegments`; or None for a bias without gradient (B, 1, L, S)"""
         batch, heads, length, d = q.shape

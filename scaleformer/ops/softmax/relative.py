@@ -61,15 +61,9 @@ def relative_softmax_attention(
 
 
 def near_softmax_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    rel: Tensor | None,
-    bias: Tensor,
-    *,
-    causal: bool = False,
+    q: Tensor, k: Tensor, v: Tensor, rel: Tensor | None, bias: Tensor, *, causal: bool = False,
     key_mask: Tensor | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """`relative_softmax_attention` of a text whose bias (..., 2M+1) is -inf at the distances -M and M, so that no query
     reads a key farther away: each chunk of M queries reads 2 M keys, 3 M unless causal. O(L M d) time, O(L M) memory;
     pads are at the end of a row. Arguments, result and errors are those of `relative_softmax_attention`."""
@@ -92,15 +86,9 @@ def near_softmax_attention(
 
 
 def _all_scores(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    rel: Tensor | None,
-    bias: Tensor | None,
-    causal: bool,
-    key_mask: Tensor | None,
+    q: Tensor, k: Tensor, v: Tensor, rel: Tensor | None, bias: Tensor | None, causal: bool, key_mask: Tensor | None,
     first: int,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     queries, keys = q.shape[2], k.shape[2]
     if key_mask is not None:
         pads = ~key_mask[:, None, :, None]  # (B, 1, S, 1): pads may hold NaN

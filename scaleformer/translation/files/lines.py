@@ -186,16 +186,10 @@ def translation_writer(name: str) -> Iterator[TextIO]:
 
 
 def write_translations(
-    file: TextIO,
-    source: LinesFile,
-    translations: Iterable[Translation],
-    format: str | None = None,
-    *,
-    lists: bool = False,
-    first: int = 0,
-    alternatives: Sequence[Sequence[Sequence[Alternative]]] = (),
+    file: TextIO, source: LinesFile, translations: Iterable[Translation], format: str | None = None, *,
+    lists: bool = False, first: int = 0, alternatives: Sequence[Sequence[Sequence[Alternative]]] = (),
     alignments: Sequence[Sequence[Links]] = (),
-) -> None:
+) -> None:  # fmt: skip
     """Write translations in the form of the input, or as JSON Lines; first: the number of the first one; alternatives,
     alignments: for each translation, by segment, for JSON Lines.
 

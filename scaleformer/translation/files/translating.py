@@ -33,16 +33,9 @@ log = logging.getLogger(__name__)
 
 
 def translate_files(
-    setup: Setup,
-    inputs: Sequence[str],
-    output: str,
-    split: Split = "auto",
-    source_language: str | None = None,
-    overwrite: bool = False,
-    update: bool = False,
-    edits: Edits = "keep",
-    part: Shard | None = None,
-) -> tuple[Request, list[Translation]]:
+    setup: Setup, inputs: Sequence[str], output: str, split: Split = "auto", source_language: str | None = None,
+    overwrite: bool = False, update: bool = False, edits: Edits = "keep", part: Shard | None = None,
+) -> tuple[Request, list[Translation]]:  # fmt: skip
     """Translate files or folders, and write each translation whole or not at all; report what was left out or
     misplaced. Returns the documents as they were asked for, and their judged translations.
 

@@ -29,16 +29,9 @@ class CompressiveAttention(TransformerXLAttention):
     """
 
     def __init__(
-        self,
-        site: str,
-        width: int,
-        heads: int,
-        piece: Positive = 64,
-        memory: Natural = 64,
-        compressed: Positive = 32,
-        rate: Positive = 4,
-        clamp: Natural = 0,
-    ) -> None:
+        self, site: str, width: int, heads: int, piece: Positive = 64, memory: Natural = 64, compressed: Positive = 32,
+        rate: Positive = 4, clamp: Natural = 0,
+    ) -> None:  # fmt: skip
         super().__init__(site, width, heads, piece, memory, clamp)
         if piece % rate or memory % rate:
             raise ValueError(f"model.attention.rate is {rate}: it must divide piece, {piece}, and memory, {memory}")

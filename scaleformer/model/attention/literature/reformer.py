@@ -54,15 +54,9 @@ class ReformerAttention(SoftmaxAttention):
     sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
 
     def __init__(
-        self,
-        site: str,
-        width: int,
-        heads: int,
-        chunk: Positive = 32,
-        buckets: Annotated[int, Range(ge=2)] = 16,
-        rounds: Positive = 2,
-        scaled: bool = True,
-    ) -> None:
+        self, site: str, width: int, heads: int, chunk: Positive = 32, buckets: Annotated[int, Range(ge=2)] = 16,
+        rounds: Positive = 2, scaled: bool = True,
+    ) -> None:  # fmt: skip
         super().__init__(site, width, heads)
         if buckets % 2:
             raise ValueError(f"model.attention.buckets is {buckets}: it must be an even number")

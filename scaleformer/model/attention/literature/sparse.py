@@ -45,16 +45,10 @@ class SparseAttention(SoftmaxAttention):
     sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
 
     def __init__(
-        self,
-        site: str,
-        width: int,
-        heads: int,
-        pattern: Literal["strided", "fixed"] = "strided",
-        stride: Positive = 64,
-        summaries: Positive = 8,
-        factors: Literal["auto", "heads", "layers", "merged"] = "auto",
+        self, site: str, width: int, heads: int, pattern: Literal["strided", "fixed"] = "strided",
+        stride: Positive = 64, summaries: Positive = 8, factors: Literal["auto", "heads", "layers", "merged"] = "auto",
         layer: int = 0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(site, width, heads)
         if summaries > stride:
             raise ValueError(f"model.attention.summaries is {summaries}: it must be at most the stride, {stride}")
