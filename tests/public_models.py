@@ -5,18 +5,28 @@ from __future__ import annotations
 import io
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import sentencepiece as spm
 import torch
+
+from scaleformer.checkpoints import public_vocabularies
+from scaleformer.checkpoints.model_file import LoadedModel, load_model
+from scaleformer.checkpoints.public_vocabularies import Vocabularies
+from scaleformer.decoding.config import DecodingConfig
 
 transformers = pytest.importorskip("transformers")
 CODES = ["ace_Arab", "deu_Latn", "eng_Latn", "fra_Latn"]
 KINDS = ("marian", "tagged", "separate", "m2m100", "nllb")
 #: of the models that want one
 TAGS = {"tagged": "fr", "m2m100": "en-fr", "nllb": "eng_Latn-fra_Latn"}
+MOST = 24
+SEARCH = DecodingConfig(
+    strategy="greedy", loop_ngram_size=0, merge_segments=False, max_length_ratio=0.0, max_length_offset=MOST
+)
 
 
 def lines(count: int = 400, seed: int = 0) -> tuple[list[str], list[str]]:
@@ -117,3 +127,38 @@ def _nllb(folder: Path) -> tuple[Any, int]:
     (folder / "tokenizer_config.json").write_text(json.dumps(named))
     tokenizer = transformers.NllbTokenizer.from_pretrained(folder, src_lang="eng_Latn", tgt_lang="fra_Latn")
     return tokenizer, 200 + 1 + len(CODES) + 1 + 2
+
+
+class Pair(NamedTuple):
+    """A model of transformers and the same as ours, with its tag; and how ids correspond."""
+
+    folder: Path
+    theirs: Any
+    tokenizer: Any
+    ours: LoadedModel
+    vocabularies: Vocabularies
+    kind: str
+
+
+def source_of(pair: Pair, texts: list[str]) -> list[str]:
+    """The texts as transformers wants them."""
+    return [f">>{TAGS['tagged']}<<{text}" for text in texts] if pair.kind == "tagged" else texts
+
+
+def make_pairs(factory: pytest.TempPathFactory) -> Callable[[str], Pair]:
+    """Gives the pair of each of KINDS, made once."""
+    made: dict[str, Pair] = {}
+
+    def pair(kind: str) -> Pair:
+        if kind not in made:
+            folder = factory.mktemp("models") / kind
+            theirs, tokenizer = make(folder, kind)
+            read = getattr(public_vocabularies, kind if kind in ("m2m100", "nllb") else "marian")
+            config = json.loads((folder / "config.json").read_text())
+            rows = config["vocab_size"], config.get("decoder_vocab_size") or config["vocab_size"]
+            loaded = load_model(folder)
+            loaded = loaded.tagged(TAGS[kind]) if kind in TAGS else loaded
+            made[kind] = Pair(folder, theirs, tokenizer, loaded, read(folder, config, *rows), kind)
+        return made[kind]
+
+    return pair

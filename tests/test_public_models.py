@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from scaleformer.checkpoints.model_file import load_model
+from scaleformer.translation.translator import Translator
 from tests.commands.calls import run_command
-from tests.public_models import lines, make
+from tests.public_models import CODES, SEARCH, lines, make
+from tests.server.running import running
 
 PAGE = Path(__file__).parents[1] / "docs" / "public-models.md"
 COMMANDS = re.findall(r"^    (scaleformer (\w+) .*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
@@ -45,9 +48,34 @@ def test_every_command_of_the_page_runs(
     assert (tmp_path / "runs/adapted/checkpoints/best.ckpt").is_file()
 
 
+def test_a_corpus_has_to_be_named(tmp_path: Path, monkeypatch, capsys) -> None:
+    make(tmp_path / "model", "marian")
+    code, _, err = run_command(monkeypatch, capsys, "evaluate", f"checkpoint={tmp_path / 'model'}")
+    assert code == 1
+    assert "error: the checkpoint names no corpus: choose one with data=jsonl data.path=DIR" in err
+
+
+@pytest.mark.parametrize("kind", ["tagged", "nllb"])
+def test_a_server_translates_into_every_language_of_a_model(kind: str, tmp_path: Path) -> None:
+    make(tmp_path / kind, kind, **({"init_std": 1.0} if kind == "tagged" else {}))
+    texts = lines(20, seed=5)[0]
+    loaded = load_model(tmp_path / kind)
+    tags = ["es", "fr"] if kind == "tagged" else ["eng_Latn-fra_Latn", "eng_Latn-deu_Latn"]
+    wanted = [Translator(loaded, SEARCH, tag).translate([texts], mode="segment")[0] for tag in tags]
+    assert wanted[0] != wanted[1]
+    with running(Translator(loaded, SEARCH, tags[1])) as server:
+        assert server.client.get("/health").json()["tags"] == (["es", "fr"] if kind == "tagged" else CODES)
+        for tag, expected in zip(tags, wanted, strict=True):
+            options = {"tag": tag, "mode": "segment"}
+            [found] = server.post(documents=[{"source": texts}], options=options).json()["documents"]
+            assert found["target"] == expected
+        refused = server.post(documents=[{"source": texts}], options={"tag": "xx"})
+        assert refused.status_code == 422
+        assert "tag=xx: the model knows no such tag" in refused.text
+
+
 @pytest.mark.parametrize("kind", ["tagged", "nllb"])
 def test_a_tag_stands_before_every_segment_in_training(kind: str, tmp_path: Path) -> None:
-    from scaleformer.checkpoints.model_file import load_model
     from scaleformer.data.tokenizer_import import tagged
     from tests.public_models import TAGS
 

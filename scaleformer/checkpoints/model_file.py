@@ -76,7 +76,7 @@ class LoadedModel:
         known = self.source_tokenizer.tags
         if self.source_tokenizer.imported:  # its tag stands before every segment, as the tokenizers' prefix
             if tag is not None and prefixes(self.source_tokenizer, tag)[0] != self.source_tokenizer.prefix:
-                raise ValueError(f"tag={shown(tag)}: the model was loaded with another tag: load it with this one")
+                raise ValueError(f"tag={shown(tag)}: the model was loaded with another tag: call Translator.of")
             if known and not self.source_tokenizer.prefix:
                 prefixes(self.source_tokenizer, None)
             return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +19,7 @@ from torch import Tensor
 from scaleformer.checkpoints.marian_npz import is_native
 from scaleformer.checkpoints.marian_npz import read as read_native
 from scaleformer.checkpoints.public_vocabularies import Vocabularies, m2m100, marian, native_marian, nllb
-from scaleformer.vocabulary import SEP
+from scaleformer.vocabulary import PAD, SEP
 
 CONFIG, INDEX = "config.json", ".index.json"
 #: what a folder may have, as patterns of the Hub
@@ -26,6 +27,13 @@ FILES = (CONFIG, "*.json", "*.safetensors", "pytorch_model*.bin", "*.spm", "*.mo
 READ = "scaleformer reads Marian (OPUS-MT), M2M100 and NLLB-200"
 #: the output bias of tokens that the model cannot write: training raises it where they occur
 NEVER = -30.0
+#: that of a token which has no share in the softmax at all: Marian has no `<pad>` there
+UNWRITTEN = -1e4
+#: settings of transformers' search that ours has not, with what they are without a word
+_UNREAD = {
+    "do_sample": False, "early_stopping": False, "no_repeat_ngram_size": 0, "encoder_no_repeat_ngram_size": 0,
+    "repetition_penalty": 1.0, "min_length": 0, "num_beam_groups": 1,
+}  # fmt: skip
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_python": "gelu", "silu": "silu", "swish": "silu"}
 #: the parts of a layer, there and here
 PARTS = {
@@ -74,6 +82,7 @@ def read(folder: Path, dtype: torch.dtype = torch.float32) -> Public:
         else:
             found, files = _weights(folder)
             files = [folder / CONFIG, *files]
+        search = {**config, **_generation(folder)}
         settings = _settings(config)
         sizes = [len(found[name]) for name in _embeddings(config)]
         if native:
@@ -89,7 +98,7 @@ def read(folder: Path, dtype: torch.dtype = torch.float32) -> Public:
             },
             "config": {
                 "data": {"level": "segment"},
-                "decoding": _decoding(folder, config),
+                "decoding": _decoding(search),
                 "tokenizer": {"joint": settings["shared_vocabulary"]},
             },
             "segmentation": _languages(folder),
@@ -97,9 +106,11 @@ def read(folder: Path, dtype: torch.dtype = torch.float32) -> Public:
             "target_tokenizer": vocabularies.target_proto,
         }
         weights = _renamed(found, config, vocabularies, dtype)
+        if native or search.get("renormalize_logits"):
+            weights["output_bias"][PAD] = UNWRITTEN
     except KeyError as error:
         raise ValueError(f"{folder}: its config.json or weights lack {error}: use a complete folder") from error
-    except (AttributeError, IndexError) as error:
+    except (AttributeError, IndexError, TypeError) as error:
         raise ValueError(f"{folder}: its files do not fit together ({error}): use a complete folder") from error
     except OSError as error:
         raise ValueError(f"{folder}: cannot read {error.filename}: {error.strerror}") from error
@@ -160,18 +171,31 @@ def _languages(folder: Path) -> dict[str, str | None]:
     return {"grain": None, **names} if all(map(_LANGUAGE.fullmatch, map(str, names.values()))) else {}
 
 
-def _decoding(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The search of its `generation_config.json`, if it has one; nothing that only documents need."""
+def _generation(folder: Path) -> dict[str, Any]:
+    """Its `generation_config.json`, if it has one. Warns of settings of a search that is not ours."""
     path = folder / "generation_config.json"
-    given = {**config, **(read_json(path) if path.is_file() else {})}
-    beams = given.get("num_beams") or 1
+    found = read_json(path) if path.is_file() else {}
+    if other := [
+        f"{name}={found[name]}" for name, usual in _UNREAD.items() if found.get(name, usual) not in (usual, None)
+    ]:
+        what = "not read, so that texts may differ from those of transformers"
+        warnings.warn(f"{path}: {', '.join(other)}: {what}", stacklevel=2)
+    return found
+
+
+def _decoding(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The search that these settings ask for; nothing that only documents need."""
+    beams = int(given.get("num_beams") or 1)
     found: dict[str, Any] = {
         "strategy": "beam" if beams > 1 else "greedy",
         "loop_ngram_size": 0,
         "merge_segments": False,
     }
     if beams > 1:
-        found |= {"beam_size": beams, "length_penalty": float(given.get("length_penalty", 1.0))}
+        penalty = float(1.0 if (given_penalty := given.get("length_penalty")) is None else given_penalty)
+        if penalty < 0:
+            raise ValueError(f"its length_penalty is {penalty}, which prefers short texts: one from 0 to 10 is read")
+        found |= {"beam_size": beams, "length_penalty": penalty}
     return {**found, "max_length_ratio": 3.0, "max_length_offset": 50}
 
 

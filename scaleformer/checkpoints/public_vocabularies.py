@@ -103,7 +103,8 @@ def nllb(folder: Path, config: Mapping[str, Any], rows: int, _: int) -> Vocabula
         added = added or [*(token for token in given if _CODE.fullmatch(token)), "<mask>"]
     if not any(map(_CODE.fullmatch, added)):
         raise ValueError(
-            f"no file names its language codes: copy tokenizer.json or special_tokens_map.json beside {SPM}"
+            f"no file names its language codes: copy tokenizer.json or special_tokens_map.json (NLLB-200), "
+            f"or vocab.json (M2M100), beside {SPM}"
         )
     pieces += [f"<{token}->" if _CODE.fullmatch(token) else token for token in added]
     return _one_model(folder, config, pieces, set(pieces[-len(added) :]), rows, [])
@@ -146,8 +147,9 @@ def _numbered(path: Path) -> dict[str, int]:
 def _json(path: Path, needed: bool = False) -> dict[str, Any]:
     if not needed and not path.is_file():
         return {}
+    content = _read(path)
     try:
-        found = json.loads(_read(path))
+        found = json.loads(content)
     except ValueError as error:
         raise ValueError(f"{path.name} is not readable as JSON: {error}") from error
     return dict(found)

@@ -10,6 +10,7 @@ import hashlib
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Annotated, Literal
@@ -129,7 +130,9 @@ class Tokenizer:
 
     def with_prefix(self, prefix: Sequence[int]) -> Tokenizer:
         """The same with these tokens before every text."""
-        return Tokenizer(self.proto, prefix)
+        other = copy(self)
+        other.prefix = list(prefix)
+        return other
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, without `<sep>` or `</s>`."""
@@ -165,8 +168,8 @@ class Tokenizer:
         return unescape(self._processor.decode(self._whole(kept)[0]) if "\ufffd" in text else text)
 
     def broken(self, ids: Sequence[int]) -> int:
-        """How many U+FFFD would stand for the bytes that `decode` leaves out."""
-        return self._whole([int(i) for i in ids])[1]
+        """How many U+FFFD would stand for the bytes that `decode` leaves out; it leaves them where imported."""
+        return 0 if self.imported else self._whole([int(i) for i in ids])[1]
 
     def _whole(self, ids: Sequence[int]) -> tuple[list[int], int]:
         """Token ids without bytes that make no character, and the number of U+FFFD in their place."""

@@ -78,6 +78,12 @@ def as_ours(proto: bytes, vocabulary: Vocabulary) -> bytes:
     return model.SerializeToString()
 
 
+def tag_names(tokenizer: Tokenizer) -> list[str]:
+    """The tags, or where a tag names both languages those that it is made of."""
+    pairs = [name.removesuffix("-") for name in tokenizer.tags if name.endswith("-")]
+    return pairs or list(tokenizer.tags)
+
+
 def prefixes(tokenizer: Tokenizer, tag: str | None) -> tuple[list[int], list[int]]:
     """The tokens before every source and target segment of an imported vocabulary: of a tag that names the target
     language, `fr`, or for a vocabulary with languages of both sides the two, `en-fr`. Raises ValueError."""
@@ -90,7 +96,7 @@ def prefixes(tokenizer: Tokenizer, tag: str | None) -> tuple[list[int], list[int
         return [pairs[f"{source}-"]], [pairs[f"{target}-"]]
     if tag in known and not pairs:
         return [known[tag]], []
-    names = [name.removesuffix("-") for name in known]
+    names = tag_names(tokenizer)
     shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
     given = "the model wants a tag" if tag is None else f"tag={tag}: the model knows no such tag"
     wanted = f"give tag=SOURCE-TARGET, two of {shown}" if pairs else f"give tag=, one of {shown}"

@@ -24,6 +24,11 @@ class Ensemble(nn.Module):
         self.models: Any = nn.ModuleList(models)
         self.average = average
 
+    def remembering(self, caches: Sequence[Sequence[Any] | None]) -> Ensemble:
+        """The same models, to decode documents of which each has a cache for each of them, or none."""
+        own = ([some[n] if some else None for some in caches] for n in range(len(self.models)))
+        return Ensemble([model.remembering(some) for model, some in zip(self.models, own, strict=True)], self.average)
+
     @property
     def most_target_tokens(self) -> float:
         return min(model.most_target_tokens for model in self.models)

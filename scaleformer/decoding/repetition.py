@@ -55,7 +55,9 @@ class NoLoops(Rule):
         written &= following != EOS  # finished rows repeat </s>
         times, allowed = torch.zeros(2, *before.shape, dtype=torch.long, device=logits.device)
         times.scatter_add_(1, following, written.long())
-        allowed.scatter_add_(1, self._source(rows)[chosen], heard.long())
+        source = self._source(rows)[chosen]
+        shared = source < logits.shape[1]  # the vocabulary of sources may be larger
+        allowed.scatter_add_(1, source * shared, (heard & shared).long())
         allowed = allowed.gather(1, following).maximum(rows.current(self._twice)[chosen, None])
         found = written & (times.gather(1, following) >= allowed)
         logits[chosen] = before.scatter(1, torch.where(found, following, PAD), -math.inf)  # PAD is forbidden anyway

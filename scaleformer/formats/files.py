@@ -61,8 +61,12 @@ def read_prose(
 def known_pairs(file: BlockFile, name: str) -> tuple[tuple[str, str], ...]:
     """Sources and translations of the units of a PO or XLIFF file that are translated, masked as in training; of other
     files none. Of more than `KNOWN` units the last ones; `left` counts the others."""
-    read = getattr(file, "rows", None)
-    rows: list[Row] = [] if read is None else list(read(name, Counter()))
+    rows: list[Row] = []
+    try:
+        for row in file.rows(name, Counter()) if file.blocks and hasattr(file, "rows") else ():
+            rows.append(row)
+    except DataError as error:  # no reason not to translate the others
+        file.left[f"fault after which translated units do not help the others ({error})"] = 1
     if len(rows) > KNOWN:
         file.left[f"translated units before the last {KNOWN:,}, whose words do not help the others"] = len(rows) - KNOWN
     return tuple(mask_pair(" ".join(row.source), " ".join(row.target)) for row in rows[-KNOWN:])

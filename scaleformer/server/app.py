@@ -173,7 +173,7 @@ async def correct(
         raise HTTPException(404, "corrections are not kept here: start the server with corrections=FILE.jsonl")
     try:
         chosen = choose(service.models, source_language, target_language)
-        chosen.model.translator.tag_tokens(tag := tag or chosen.tag)
+        chosen.model.translator.of(tag := tag or chosen.tag).tag_tokens(tag)
         await to_thread.run_sync(service.corrections.add, corrections, chosen.model, tag)
     except ValueError as error:
         raise HTTPException(422, str(error)) from None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
 
+from scaleformer.data.tokenizer_import import tag_names
 from scaleformer.decoding.config import DecodingConfig, Mode
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown
@@ -71,7 +72,7 @@ class Model:
             "sha256": model.sha256,
             "source": self.reads,
             "targets": list(self.writes),
-            "tags": list(model.source_tokenizer.tags),
+            "tags": tag_names(model.source_tokenizer),
             "align": self.decoding.match_segments,
             "confidence": self.confidence is not None,
         }

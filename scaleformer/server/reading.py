@@ -41,7 +41,9 @@ class Prose:
     def write(self, texts: Sequence[str]) -> tuple[bytes, Counter[str]]:
         """The content with its segments translated, and counts of what could not be translated or placed."""
         counts: Counter[str] = Counter()
-        return write_prose(*read_prose(*self._what), texts, counts), counts
+        file, found = read_prose(*self._what)
+        known_pairs(file, self.name)  # counts what does not help the others
+        return write_prose(file, found, texts, counts), counts
 
     @property
     def _what(self) -> tuple[bytes, str, str, str, str, str]:

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from anyio import to_thread
@@ -130,7 +131,7 @@ class Service:
         """Tokens and characters of each source. Raises ValueError if one is too long to translate at once."""
         sizes = []
         for source in sources:
-            translator = source.settings.model.translator
+            translator = source.settings.model.translator.of(source.settings.tag)
             translator.tag_tokens(source.settings.tag)
             counts = [len(tokens) + 1 for tokens in translator.source_tokenizer.encode_batch(source.segments)]
             pieces = source.settings.max_tokens if source.settings.mode == "document" else 0
@@ -142,7 +143,8 @@ class Service:
                     else "split it"
                 )
                 raise ValueError(f"{source.name}: {most:,} source tokens, more than {self.limits.longest:,}: {cut}")
-            sizes.append((sum(counts), sum(map(len, [*source.segments, *(source.draft or ())])) + len(counts) + 1))
+            read = chain(*source.forced.known, source.forced.fixed.values(), source.draft or (), source.segments)
+            sizes.append((sum(counts), sum(map(len, read)) + len(counts) + 1))
         return sizes
 
     async def _read(self, proses: Sequence[Prose]) -> Sequence[Read]:

@@ -182,7 +182,7 @@ class Worker:
     def _translate(self, batch: Sequence[Job]) -> None:
         settings = batch[0].source.settings
         model = settings.model
-        rest = deque(batch)
+        rest, translator = deque(batch), model.translator.of(settings.tag)
 
         def watch(document: int, start: int, texts: Sequence[str]) -> bool:
             job = batch[document]
@@ -195,12 +195,12 @@ class Worker:
         def finish(translation: Translation) -> None:
             alignments = None
             if settings.align:  # in this thread: the attention of the model gives its weights meanwhile
-                tag = model.translator.tag_tokens(settings.tag)
-                [alignments] = align_words(model.translator, [rest[0].source.segments], [translation], tag)
+                tag = translator.tag_tokens(settings.tag)
+                [alignments] = align_words(translator, [rest[0].source.segments], [translation], tag)
             job = rest.popleft()
             if settings.confidence and model.confidence is not None:
                 what = [job.source.segments], [translation], [job.source.forced], settings.tag
-                [translation] = model.confidence.judge(model.translator, *what)
+                [translation] = model.confidence.judge(translator, *what)
             self._count(job, translation)
             job.ticket.ended = time.monotonic()
             job.ticket.tell(Done(job.document, translation, alignments))
@@ -209,7 +209,7 @@ class Worker:
             found = [job.source for job in batch]
             what = [(one.segments, one.name, one.draft or (), one.forced) for one in found]
             request = settings.request(*zip(*what, strict=True))
-            model.translator.translate_documents(request, Listener(finished=finish, segments=watch))
+            translator.translate_documents(request, Listener(finished=finish, segments=watch))
         except _GivenUp:
             pass
         except Exception as error:

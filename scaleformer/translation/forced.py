@@ -64,6 +64,8 @@ class ForcedTexts:
                     return f"{name}[{n}] is {type(text).__name__}, wanted a string"
                 if any("\ud800" <= character <= "\udfff" for character in text):
                     return f"{name}[{n}] has a lone surrogate (\\ud800-\\udfff)"
+        if any("\ud800" <= character <= "\udfff" for pair in self.known for text in pair for character in text):
+            return "known has a lone surrogate (\\ud800-\\udfff)"
         if both := sorted(set(self.fixed) & set(self.begin)):
             return f"segment {both[0]} is in both fixed and begin: leave out one of them"
         return None

@@ -49,7 +49,8 @@ def in_one_form(
     With ask, documents that wrote a term in several forms are first translated again with the form of `choose_forms`,
     outside of code and quotations, at most `ROUNDS` times. Returns the request with these forms, and the translations.
     Raises ValueError as `find_forms`, OSError."""
-    tag, translations = translator.tag_tokens(request.tag), list(translations)
+    translator, translations = translator.of(request.tag), list(translations)
+    tag = translator.tag_tokens(request.tag)
     terms = find_forms(translator, request, translations, tag)
     before = _share(terms)
     chosen: list[dict[str, str]] = [{} for _ in translations]

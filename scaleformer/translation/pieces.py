@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from scaleformer.decoding.search import Hypothesis, decode
 from scaleformer.decoding.state import pad
 from scaleformer.model.cache import StateCache, read_cache
 from scaleformer.system.bars import Progress
+from scaleformer.system.display import counted
 from scaleformer.text.terms import Term
 from scaleformer.translation.batches import MemoryEstimate, make_batches, runs, token_budget
 from scaleformer.translation.forced import ForcedTexts
@@ -36,6 +38,7 @@ Known = tuple[tuple[str, str], ...]  # sources and their translations
 # The share of tokens in segments that stay as drafted, before any is known (docs/log/078).
 STAY = 0.75
 CACHED = 1 << 18  # tokens of known translations beyond which the oldest caches are dropped
+LONGEST = 1 << 11  # tokens of either side of a known translation; longer ones take too much time
 
 
 class Piece(NamedTuple):
@@ -68,6 +71,11 @@ def known_of(segments: Sequence[str], forced: ForcedTexts, config: DecodingConfi
         return ()
     pairs = (*forced.known, *((segments[n], text) for n, text in sorted(forced.fixed.items())))
     return tuple(pair for pair in dict.fromkeys(pairs) if all(text.strip() for text in pair))
+
+
+def _size(known: Known) -> int:
+    """About as many tokens as the translations have, without a tokenizer."""
+    return sum(len(text) for _, text in known) // 3
 
 
 def pieces_of(request: Request, document: int, tokenizer: Tokenizer, tag: int) -> list[Piece]:
@@ -113,7 +121,7 @@ class PieceTranslator:
     config: DecodingConfig
     tag: Sequence[int] = ()
     counts: Counts = field(default_factory=Counts)
-    caches: dict[Known, StateCache] = field(default_factory=dict)
+    caches: dict[Known, Sequence[StateCache]] = field(default_factory=dict)
 
     def translate(
         self,
@@ -147,7 +155,7 @@ class PieceTranslator:
 
         found = {place: nothing(len(piece.segments)) for place, piece in enumerate(pieces) if place not in sources}
         following = 0
-        for places in [*self._batches(sources, any(piece.forced for piece in pieces), progress is not None), []]:
+        for places in [*self._batches(sources, pieces, progress is not None), []]:
             if places:
                 batch = [pieces[place] for place in places]
                 tokens = [sources[place] for place in places]
@@ -172,8 +180,11 @@ class PieceTranslator:
             every = [dict.fromkeys(range(len(piece.segments)), begin) for piece in pieces]
             forced = [{**first, **own} for first, own in zip(every, forced, strict=True)]
         model, config = self.loaded.model, self.config
-        if any(piece.known for piece in pieces) and hasattr(model, "remembering"):  # an ensemble has no caches
-            model = model.remembering([self._cache(piece.known) for piece in pieces])
+        if any(piece.known for piece in pieces) and hasattr(model, "remembering"):
+            caches: Sequence[Any] = [self._cache(piece.known) for piece in pieces]
+            if not hasattr(model, "models"):  # which an ensemble has
+                caches = [some[0] if some else None for some in caches]
+            model = model.remembering(caches)
         always = config.strategy == "beam" or config.draft == "segments"  # beams by segment write other texts
         asked = always or any(piece.draft for piece in pieces) or self._pays(len(pieces))
         if not (self.drafted and asked) or all(len(piece.segments) == 1 for piece in pieces):
@@ -226,28 +237,39 @@ class PieceTranslator:
             target.broken(found.tokens),
         )  # fmt: skip
 
-    def _batches(self, sources: Mapping[int, Sequence[int]], forced: bool, tell: bool) -> list[list[int]]:
-        """The places of sources in batches, by memory_limit or else by batch_tokens; tell: print the estimate."""
-        limit = self.config.memory_limit_bytes
+    def _batches(self, sources: Mapping[int, Sequence[int]], pieces: Sequence[Piece], tell: bool) -> list[list[int]]:
+        """The places of sources in batches, by memory_limit or else by batch_tokens; tell: print the estimate. Batches
+        do not mix documents whose caches do not fit into memory together: each batch would read them again."""
+        limit, forced = self.config.memory_limit_bytes, any(piece.forced for piece in pieces)
         if limit is None or not sources:
-            return make_batches({place: len(tokens) for place, tokens in sources.items()}, self.config)
+            sizes = {piece.known: _size(piece.known) for piece in pieces}
+            groups = runs([(place, sizes.pop(pieces[place].known, 0)) for place in sources], CACHED)
+            lengths = ({place: len(sources[place]) for place in group} for group in groups)
+            return [batch for some in lengths for batch in make_batches(some, self.config)]
         batches, words = MemoryEstimate(self.loaded.model, self.config, forced).batches(sources, limit)
         if tell:
             print(words, file=sys.stderr)
         return batches
 
     @torch.inference_mode()
-    def _cache(self, known: Known) -> StateCache | None:
-        """The cache of these sources and translations, each read by itself; None of none. The last ones are kept: the
-        pieces of a document have one in common, whatever their batches."""
+    def _cache(self, known: Known) -> Sequence[StateCache] | None:
+        """The cache of each model of these sources and translations, each read by itself; None of none. The last ones
+        are kept: the pieces of a document have one in common, whatever their batches. Warns of translations that are
+        too long to be read."""
         if known and known not in self.caches:
-            encode, device = self.loaded.target_tokenizer.encode_segments, self.loaded.device
-            texts = [(self.source_tokens([source]), [*encode([text]), EOS]) for source, text in known]
+            encode, device, model = self.loaded.target_tokenizer.encode_segments, self.loaded.device, self.loaded.model
+            models = getattr(model, "models", [model])
+            most = min(LONGEST, *(min(one.most_source_tokens, one.most_target_tokens) for one in models))
+            every = ((self.source_tokens([source]), [*encode([text]), EOS]) for source, text in known)
+            texts = [pair for pair in every if max(map(len, pair)) <= most]
+            if longer := len(known) - len(texts):
+                what = f"{counted(longer, 'known translation')} of more than {most:,.0f} tokens"
+                warnings.warn(f"{what} cannot help the rest of the document", stacklevel=2)
             examples = [Example("", np.array(source), np.array(target)) for source, target in texts]
             lengths = {n: max(map(len, pair)) for n, pair in enumerate(texts)}
             batches = token_budget(lengths, self.config.batch_tokens)
-            while sum(len(one.tokens) for one in self.caches.values()) > CACHED:
+            while sum(len(some[0].tokens) for some in self.caches.values() if some) > CACHED:
                 del self.caches[next(iter(self.caches))]
             read = [collate([examples[n] for n in some]).to(device) for some in batches]
-            self.caches[known] = read_cache(self.loaded.model, read)
+            self.caches[known] = [read_cache(one, read) for one in models] if read else []
         return self.caches.get(known)

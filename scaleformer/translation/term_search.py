@@ -233,10 +233,10 @@ class TermSearch:
 
     def _with(self, number: int, part: Translation, changed: dict[int, str]) -> Translation:
         """A translation with some segments replaced, and its new log-probability."""
-        best = part.hypotheses[0]
+        best, piece = part.hypotheses[0], self._pieces[number]
         segments = [changed.get(n, text) for n, text in enumerate(best.segments)]
         fixed = ForcedTexts(dict(enumerate(segments)))
-        [whole] = self._greedy.translate([Piece(self._pieces[number].segments, "", fixed)])
+        [whole] = self._greedy.translate([Piece(piece.segments, "", fixed, known=piece.known)])
         log_probability = whole.hypotheses[0].log_probability
         encoded = self._target.encode_batch(segments)
         length = sum(map(len, encoded)) + len(segments) + 1

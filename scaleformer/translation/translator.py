@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -96,6 +96,13 @@ class Translator(LoadedModel):
                     model.to_int8()
         return cls(loaded, tag=tag)
 
+    def of(self, tag: str | None) -> Translator:
+        """The translator whose tokens are those of a tag: another one where tags stand in the vocabularies (imported
+        models), else itself. Raises ValueError for a tag that an imported model does not know."""
+        if tag in (None, self.tag) or not self.source_tokenizer.imported:
+            return self
+        return Translator(self.tagged(tag), self.decoding, tag)
+
     def target_language(self, tag: str | None = None) -> str:
         """The language that it writes, as in `es` or `pt-BR`: of a tag such as `2es`, else of the corpus; "" if neither
         names one."""
@@ -170,9 +177,8 @@ class Translator(LoadedModel):
         translation, and terms that could not be placed. Raises ValueError for a tag that the model does not know or
         wants, and if the model gives NaN.
         """
-        if request.tag is not None and request.tag != self.tag and self.source_tokenizer.imported:
-            other = Translator(self.tagged(request.tag), self.decoding, request.tag)
-            return other.translate_documents(replace(request, tag=None), listener, begun)
+        if (other := self.of(request.tag)) is not self:
+            return other.translate_documents(request, listener, begun)
         tag, tokenizer = self.tag_tokens(request.tag), self.source_tokenizer
         warn_of_long(request, tokenizer, self.longest_segment)
         groups = [pieces_of(request, n, tokenizer, len(tag)) for n in range(len(begun), len(request.documents))]

@@ -13,11 +13,12 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
+from scaleformer.checkpoints import public
 from scaleformer.checkpoints.marian_npz import numbers_of
 from scaleformer.checkpoints.model_file import load_model
 from scaleformer.translation.translator import Translator
-from tests.checkpoints.test_public import MOST, SEARCH
-from tests.public_models import lines, make, pieces
+from scaleformer.vocabulary import PAD
+from tests.public_models import MOST, SEARCH, lines, make, pieces
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*sacremoses")
 LETTERS = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "out_proj": "o"}
@@ -107,6 +108,8 @@ def test_weights_and_tokens_are_those_of_transformers(folders: tuple[Path, Path]
     wanted = theirs.model.state_dict()
     found = ours.model.state_dict()
     assert set(found) == set(wanted)
+    assert found["output_bias"][PAD] == public.UNWRITTEN  # Marian's softmax has no such row
+    wanted["output_bias"][PAD] = public.UNWRITTEN
     for name, tensor in found.items():
         torch.testing.assert_close(tensor, wanted[name], msg=name)
     assert ours.model.config == theirs.model.config
@@ -122,13 +125,19 @@ def test_texts_are_those_of_ctranslate2(folders: tuple[Path, Path], tmp_path: Pa
     texts = lines(30, seed=9)[0]
     pieces = [[source.piece(n) for n in source.encode(text)] for text in texts]
     written = ctranslate2.Translator(str(tmp_path / "ct2"), compute_type="float32").translate_batch(
-        pieces, beam_size=1, min_decoding_length=0, max_decoding_length=MOST
+        pieces, beam_size=1, min_decoding_length=0, max_decoding_length=MOST, return_scores=True
     )
     numbers = {target.piece(n): n for n in range(target.vocab_size)}
     wanted = [target.decode([numbers[piece] for piece in result.hypotheses[0]]) for result in written]
-    found = Translator(loaded, SEARCH).translate([[text] for text in texts], mode="segment")
-    assert [document[0] for document in found] == wanted
+    translator = Translator(loaded, SEARCH)
+    found = translator.translate_documents(translator.request([[text] for text in texts], mode="segment"))
+    assert [document.segments[0] for document in found] == wanted
     assert len(set(wanted)) > 4
+    ended = [n for n, result in enumerate(written) if len(result.hypotheses[0]) < MOST]
+    for n in ended:  # their score is the mean over the tokens of the text and its end
+        total = written[n].scores[0] * (len(written[n].hypotheses[0]) + 1)
+        assert found[n].hypotheses[0].log_probability == pytest.approx(total, abs=1e-3)
+    assert len(ended) > 4
 
 
 def test_each_side_may_have_a_vocabulary_and_weights_of_its_own(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -45,6 +46,17 @@ def test_a_marian_folder_translates_as_the_model_did(kind: str, tmp_path: Path) 
     texts = [f">>{TAGS[kind]}<<{text}" if kind in TAGS else text for text in TEXTS]
     tokens = model.generate(**tokenizer(texts, return_tensors="pt", padding=True), max_new_tokens=MOST, num_beams=1)
     assert tokenizer.batch_decode(tokens, skip_special_tokens=True) == [text.replace(" \u2047 ", "") for text in wanted]
+
+
+def test_a_marian_folder_keeps_the_search(tmp_path: Path) -> None:
+    make(tmp_path / "model", "marian")
+    path = tmp_path / "model" / "generation_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "num_beams": 3, "length_penalty": 0.6}))
+    write_transformers(load_model(tmp_path / "model"), tmp_path / "out")
+    found = transformers.GenerationConfig.from_pretrained(tmp_path / "out")
+    assert (found.num_beams, found.length_penalty) == (3, 0.6)
+    again = load_model(tmp_path / "out").config["decoding"]
+    assert (again["strategy"], again["beam_size"], again["length_penalty"]) == ("beam", 3, 0.6)
 
 
 # after a prefix, its beam drops some translations that end at once

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -15,58 +14,22 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from scaleformer.checkpoints import public, public_vocabularies
-from scaleformer.checkpoints.model_file import LoadedModel, export_model, load_model
-from scaleformer.checkpoints.public_vocabularies import Vocabularies
+from scaleformer.checkpoints.model_file import export_model, load_model
 from scaleformer.data.batching import Example, collate
 from scaleformer.data.tokenizer_import import prefixes
-from scaleformer.decoding.config import DecodingConfig
 from scaleformer.model.transformer import Transformer
 from scaleformer.training.initialization import transfer_weights
 from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import BOS, EOS, SEP
-from tests.public_models import CODES, KINDS, TAGS, lines, make, transformers
+from tests.public_models import CODES, KINDS, SEARCH, TAGS, Pair, lines, make_pairs, source_of, transformers
 
-MOST = 24
-SEARCH = DecodingConfig(
-    strategy="greedy", loop_ngram_size=0, merge_segments=False, max_length_ratio=0.0, max_length_offset=MOST
-)
 UNUSUAL = ["  two   spaces ", "", "ﬁne ①② ｆｕｌｌ", "☃ É́ ẞ x☃☃", "▁ _", "a\tb\u00a0c\u200bd", "日本 и еще", "x" * 60]
 pytestmark = pytest.mark.filterwarnings("ignore:.*sacremoses")
 
 
-class Pair(NamedTuple):
-    """A model of transformers and the same as ours, with its tag; and how ids correspond."""
-
-    folder: Path
-    theirs: Any
-    tokenizer: Any
-    ours: LoadedModel
-    vocabularies: Vocabularies
-    kind: str
-
-
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pair]:
-    made: dict[str, Pair] = {}
-
-    def pair(kind: str) -> Pair:
-        if kind not in made:
-            folder = tmp_path_factory.mktemp("models") / kind
-            theirs, tokenizer = make(folder, kind)
-            read = getattr(public_vocabularies, kind if kind in ("m2m100", "nllb") else "marian")
-            config = json.loads((folder / "config.json").read_text())
-            rows = config["vocab_size"], config.get("decoder_vocab_size") or config["vocab_size"]
-            loaded = load_model(folder)
-            loaded = loaded.tagged(TAGS[kind]) if kind in TAGS else loaded
-            made[kind] = Pair(folder, theirs, tokenizer, loaded, read(folder, config, *rows), kind)
-        return made[kind]
-
-    return pair
-
-
-def source_of(pair: Pair, texts: list[str]) -> list[str]:
-    """The texts as transformers wants them."""
-    return [f">>{TAGS['tagged']}<<{text}" for text in texts] if pair.kind == "tagged" else texts
+    return make_pairs(tmp_path_factory)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -121,58 +84,6 @@ def test_logits_are_theirs(kind: str, pairs: Callable[[str], Pair]) -> None:
     pair = pairs(kind)
     for source, target in zip(*lines(6), strict=True):
         assert compare(pair, pair.ours.model, source, target) < 1e-4
-
-
-def generated(pair: Pair, texts: list[str], beams: int, length_penalty: float) -> list[list[int]]:
-    """What transformers writes, in our ids, up to the end of the sentence; longer texts are cut at MOST."""
-    more = {}
-    if pair.kind in ("m2m100", "nllb"):
-        code = TAGS[pair.kind].split("-")[1]
-        more = {
-            "forced_bos_token_id": pair.tokenizer.convert_tokens_to_ids(code if pair.kind == "nllb" else f"__{code}__")
-        }
-    tokens = pair.tokenizer(source_of(pair, texts), return_tensors="pt", padding=True)
-    rows = {row: n for n, row in enumerate(pair.vocabularies.target.rows) if n not in pair.vocabularies.target.new}
-    found = pair.theirs.generate(
-        **tokens,
-        num_beams=beams,
-        length_penalty=length_penalty,
-        max_new_tokens=MOST,
-        do_sample=False,
-        early_stopping=False,
-        **more,
-    )
-    return [[rows[n] for n in row.tolist()[1:]] for row in found]
-
-
-@pytest.mark.parametrize(
-    ("kind", "beams", "length_penalty"),
-    [
-        *((kind, beams, 0.0) for kind in KINDS for beams in (1, 4)),
-        # of the others transformers counts the language code in the length (docs/public-models.md)
-        *((kind, 4, 1.0) for kind in ("marian", "tagged", "separate")),
-    ],
-)
-def test_the_search_writes_what_generate_writes(
-    kind: str, beams: int, length_penalty: float, pairs: Callable[[str], Pair]
-) -> None:
-    pair = pairs(kind)
-    texts = lines(40, seed=5)[0]
-    config = SEARCH if beams == 1 else replace(SEARCH, strategy="beam", beam_size=beams, length_penalty=length_penalty)
-    translator = Translator(pair.ours, config, TAGS.get(kind))
-    found = translator.translate_documents(translator.request([[text] for text in texts], mode="segment"))
-    compared = texts_written = 0
-    for ours, theirs in zip(found, generated(pair, texts, beams, length_penalty), strict=True):
-        ended = SEP in theirs
-        if not ended and beams > 1:  # what is cut is ranked otherwise
-            continue
-        theirs = theirs[: theirs.index(SEP)] if ended else theirs[:MOST]
-        written = ours.hypotheses[0].segments[0]
-        assert written == pair.ours.target_tokenizer.decode(theirs)
-        compared += 1
-        texts_written += bool(written)
-    assert compared >= (len(texts) if beams == 1 else 5)
-    assert texts_written or beams > 1
 
 
 @pytest.mark.parametrize("kind", ["tagged", "nllb"])

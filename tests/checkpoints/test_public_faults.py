@@ -52,6 +52,11 @@ def mapped(folder: Path) -> None:
     (folder / "model.safetensors.index.json").write_text('{"weight_map": ["a"]}')
 
 
+def indexed(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": 3}}')
+
+
 def biased(folder: Path) -> None:
     path = folder / "model.safetensors"
     save_file(load_file(path) | {"final_logits_bias": torch.zeros(1, 3)}, path)
@@ -74,6 +79,9 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
     "other vocabulary": (shortened, r"vocab.json has \d+ pieces and its weights \d+ rows: they are of two models"),
     "layers": (lambda f: edit(f, encoder_layers=3), "the weights do not fit"),
     "list of weights": (mapped, r"its files do not fit together \(.*\): use a complete folder"),
+    "numbers of weights": (indexed, r"its files do not fit together \(.*\): use a complete folder"),
+    "list of pieces": (lambda f: (f / "vocab.json").write_text("[1]"), r"its files do not fit together \(.*\)"),
+    "missing vocabulary": (lambda f: (f / "vocab.json").unlink(), "^[^:]*: vocab.json is missing: copy all files"),
     "short bias": (biased, r"its files do not fit together \(index .*\): use a complete folder"),
     "pickle": (pickled, "holds more than tensors, and scaleformer runs no code of a model"),
 }

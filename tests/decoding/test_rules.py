@@ -85,6 +85,7 @@ def slow_search(source: tuple[int, ...], n: int, limit: int) -> tuple[int, ...]:
 
 
 REPETITIVE = [*SOURCES, [*[A, B] * 5, SEP, C, SEP, EOS], [*[A, B, C, A, C] * 2, SEP, *[C] * 9, SEP, EOS]]
+REPETITIVE += [[*[2 * SIZE, C, A] * 4, SEP, EOS]]  # the vocabulary of sources may be larger
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])

@@ -56,6 +56,9 @@ def test_a_model_twice_is_the_model(paths):
     settings = {"strategy": "beam", "beam_size": 2}
     twice, once = Translator.load([paths[0]] * 2, "cpu"), Translator.load([paths[0]], "cpu")
     assert twice.translate(SOURCE, **settings) == once.translate(SOURCE, **settings)
+    known = {"fixed": [{0: "die katze sieht"}, {}, {1: "ein baum"}], **settings}  # in a cache of each model
+    assert twice.translate(SOURCE, **known) == once.translate(SOURCE, **known)
+    assert twice.translate(SOURCE, **known) != twice.translate(SOURCE, **known, cache="none")
     assert once.sha256 == Translator.load(paths[0], "cpu").sha256 != twice.sha256
 
 

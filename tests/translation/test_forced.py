@@ -122,8 +122,9 @@ def test_json_lines_tell():
         ({"known": [["a"]]}, r"in.jsonl:7: 'known' is \[\['a'\]\], wanted a list of \[source, translation\]"),
         ({"known": {"a": "b"}}, r"in.jsonl:7: 'known' is \{'a': 'b'\}, wanted a list"),
         ({"begin": {"1": "\ud800"}}, r"in.jsonl:7: begin\[1\] has a lone surrogate"),
+        ({"known": [["a", "b"], ["\ud800", "c"]]}, r"in.jsonl:7: known has a lone surrogate"),
     ],
-    ids=["list", "beyond", "before", "twice", "none", "known", "known by source", "surrogate"],
+    ids=["list", "beyond", "before", "twice", "none", "known", "known by source", "surrogate", "known surrogate"],
 )
 def test_what_json_lines_cannot_tell_is_one_line(record, message):
     with pytest.raises(DataError, match=message):

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from scaleformer.decoding.config import DecodingConfig
+from scaleformer.translation import pieces
 from scaleformer.translation.forced import ForcedTexts
 from scaleformer.translation.pieces import PieceTranslator
 from scaleformer.translation.request import Listener
@@ -170,6 +171,38 @@ def test_caches_may_be_dropped_and_read_again(run, monkeypatch):
     expected = translator.translate(documents, **settings)
     monkeypatch.setattr("scaleformer.translation.pieces.CACHED", 0)
     assert translator.translate(documents, **settings) == expected
+
+
+def test_caches_that_do_not_fit_together_are_read_once(run, monkeypatch):
+    """Though segments of like length are translated together, whatever their documents."""
+    translator, reads, read = Translator.load(run, "cpu"), [], pieces.read_cache
+    monkeypatch.setattr(pieces, "read_cache", lambda *what: reads.append(1) or read(*what))
+    documents = [["one two", "three", "four five six", "seven"]] * 4
+    fixed = [{0: text} for text in ("eins zwei drei", "zwei eins drei", "drei eins zwei", "drei zwei eins")]
+    settings = {"fixed": fixed, "mode": "segment", "max_length_ratio": 1.0, "max_length_offset": 4, "batch_tokens": 30}
+    expected = translator.translate(documents, **settings)
+    assert len(reads) == 4
+    reads.clear()
+    monkeypatch.setattr(pieces, "CACHED", 5)
+    assert translator.translate(documents, **settings) == expected
+    assert len(reads) == 4
+
+
+@pytest.mark.parametrize("most", ["LONGEST", "most_source_tokens"])
+def test_known_translations_that_are_too_long_are_left_out_and_counted(run, monkeypatch, most):
+    translator = Translator.load(run, "cpu")
+    documents, settings = [["one two", "three"]], {"max_length_ratio": 1.0, "max_length_offset": 4}
+    short, long = ("one", "eins"), ("a b c d e f g h i j k", "zwei drei vier fünf")
+    what = (), (short,), (short, long)
+    usual, one, both = (translator.request(documents, **settings, forced=[ForcedTexts(known=some)]) for some in what)
+    monkeypatch.setattr(*((pieces, most) if most == "LONGEST" else (type(translator.model), most)), 16)
+    expected = translator.translate_documents(one)
+    assert expected != translator.translate_documents(usual)
+    with pytest.warns(UserWarning, match="1 known translation of more than 16 tokens cannot help the rest"):
+        assert translator.translate_documents(both) == expected
+    alone = translator.request(documents, **settings, forced=[ForcedTexts(known=(long,))])
+    with pytest.warns(UserWarning, match="1 known translation of more than 16 tokens"):
+        assert translator.translate_documents(alone) == translator.translate_documents(usual)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -10,6 +10,8 @@ import pytest
 
 from scaleformer.system.errors import DataError
 from scaleformer.text.terms import Term
+from scaleformer.translation.forced import ForcedTexts
+from scaleformer.translation.pieces import Piece, PieceTranslator
 from scaleformer.translation.request import Listener
 from scaleformer.translation.terms import missing_from, read_terms_of, requirements
 from scaleformer.translation.translations import DocumentHypothesis
@@ -68,6 +70,12 @@ def test_a_mended_translation_has_its_own_probability(translator: Translator) ->
     fixed = [dict(enumerate(found.segments))]
     [given] = translator.translate_documents(translator.request(SOURCES[:1], fixed=fixed, cache="none"))
     assert found.hypotheses[0].log_probability == pytest.approx(given.hypotheses[0].log_probability, rel=1e-4)
+    known = [ForcedTexts(known=(("the dog", "der hund"),))]
+    [other] = translator.translate_documents(translator.request(SOURCES[:1], terms={"cat": "Kater"}, forced=known))
+    piece = Piece(SOURCES[0], "", ForcedTexts(dict(enumerate(other.segments))), known=known[0].known)
+    [given] = PieceTranslator(translator, translator.decoding).translate([piece])
+    assert other.hypotheses[0].log_probability == pytest.approx(given.hypotheses[0].log_probability, rel=1e-4)
+    assert other.hypotheses[0].log_probability != pytest.approx(found.hypotheses[0].log_probability, rel=1e-3)
 
 
 def test_what_is_told_stays_and_is_named(translator: Translator, caplog: pytest.LogCaptureFixture) -> None:

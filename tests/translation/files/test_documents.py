@@ -96,7 +96,21 @@ def test_the_last_units_of_a_large_catalogue_are_known(tmp_path: Path, monkeypat
     assert file.documents[0].forced.known == (("The end.", "El fin."),)
     counts: Counter[str] = Counter()
     file.write([Translation((DocumentHypothesis(("Nuevo.",), 0.0, 0.0, True),), 1, 1)], counts)
-    assert counts["translated units before the last 1, whose words do not help the others"] == 1
+    note = "translated units before the last 1, whose words do not help the others"
+    assert counts[note] == 1
+    what = Prose((tmp_path / "a.po").read_bytes(), "a.po", "po", "en", "sentence", 9)
+    assert what.write(["Nuevo."])[1][note] == 1
+    (tmp_path / "a.po").write_text(PO.replace('msgid "New."\nmsgstr ""', ""))
+    assert note not in open_file(tmp_path / "a.po", "en", "sentence", True)._file.left
+
+
+def test_units_that_cannot_be_read_do_not_keep_others_from_translation(tmp_path: Path) -> None:
+    control = unit("See<cp hex='001A'/>that.")
+    (tmp_path / "a.xlf").write_text(one(unit("Yes.", "<target>Sí.</target>"), control, unit("No.")))
+    file = open_file(tmp_path / "a.xlf", "en", "sentence", True)
+    assert file.documents[0].forced.known == (("Yes.", "Sí."),)
+    [note] = [what for what in file._file.left if what.startswith("fault after which")]
+    assert "<cp> stands for a control character" in note
 
 
 def test_what_a_catalogue_has_translated_is_known(tmp_path: Path) -> None:
