@@ -101,7 +101,7 @@ def test_what_the_attention_looked_at_by_keys_and_mouse(page, server):
     page.keyboard.press("Tab")  # one stop for all words
     for n, seen in enumerate(wanted):
         assert words.nth(n).evaluate("word => word === document.activeElement")
-        assert page.locator("mark").all_inner_texts() == [seen]
+        sync_api.expect(page.locator("mark")).to_have_text([seen])
         assert row.locator("p").first.inner_text() == document["source"][number]
         before = row.locator("p").first.evaluate("p => p.firstChild.textContent")
         assert len(before.split()) == links[number][n]
@@ -111,9 +111,9 @@ def test_what_the_attention_looked_at_by_keys_and_mouse(page, server):
     assert page.locator("mark").count() == 0
     row.locator("button.target").click()
     words.last.hover()
-    assert page.locator("mark").all_inner_texts() == wanted[-1:]
+    sync_api.expect(page.locator("mark")).to_have_text(wanted[-1:])
     page.get_by_role("heading", name="Translate", exact=True).hover()
-    assert page.locator("mark").count() == 0
+    sync_api.expect(page.locator("mark")).to_have_count(0)
 
 
 def test_a_click_before_the_page_knows_what_the_models_can_do(page, server):
