@@ -84,10 +84,10 @@ def _write_marian(loaded: LoadedModel, folder: Path) -> None:
             _write(path, {_piece(tokenizer, token, end): n for n, token in enumerate(rows[side])})
         (folder / f"{side}.spm").write_bytes(tokenizer.proto)
     _write(folder / "config.json", _marian(loaded.model, *map(len, rows.values())))
-    ids = {"eos_token_id": 0, "pad_token_id": _PADDING, "decoder_start_token_id": _PADDING}
+    ids: dict[str, Any] = {"eos_token_id": 0, "pad_token_id": _PADDING, "decoder_start_token_id": _PADDING}
     search = loaded.config.get("decoding") or {}
     if search.get("strategy") == "beam":
-        ids |= {"num_beams": search["beam_size"], "length_penalty": search["length_penalty"]}
+        ids |= {"num_beams": search.get("beam_size", 5), "length_penalty": search.get("length_penalty", 1.0)}
     _write(folder / "generation_config.json", {**ids, "bad_words_ids": [[_PADDING]], "max_length": 512})
     separate = {"separate_vocabs": not config.shared_vocabulary}
     _write(folder / "tokenizer_config.json", {"tokenizer_class": "MarianTokenizer", **separate})

@@ -106,7 +106,8 @@ def _seen_from_here(run: Mapping[str, Any]) -> Mapping[str, Any]:
 def _config(run: Mapping[str, Any], settings: Mapping[str, Any] | None) -> DataConfig:
     trained = run.get("data")
     chosen = trained if settings is None else settings
-    if not isinstance(chosen, Mapping) or (settings is None and "format" not in chosen):  # a public model's
+    # a public model's names none
+    if not isinstance(chosen, Mapping) or (settings is None and not {"format", "path", "corpora"} & set(chosen)):
         raise ValueError("the checkpoint names no corpus: choose one with data=jsonl data.path=DIR")
     if isinstance(trained, Mapping) and chosen.get("target_language") is None:  # a model writes in one language
         chosen = {**chosen, "target_language": trained.get("target_language")}

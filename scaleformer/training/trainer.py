@@ -99,7 +99,7 @@ def check_trainer(trainer: pl.Trainer, options: dict[str, Any]) -> None:
     if copies_this_process(trainer):
         raise ValueError(f"trainer.strategy is {strategy}, which copies this process: it must be ddp")
     if trainer.precision.endswith("-true") and trainer.precision != "32-true":  # 64 too: it becomes 64-true
-        raise ValueError(f"trainer.precision is {precision}: it must be auto, 32-true, bf16-mixed or 16-mixed")
+        raise ValueError(f"trainer.precision is {precision}: it must be 32-true, bf16-mixed, 16-mixed or auto")
     if trainer.world_size > 1 and isinstance(options["val_check_interval"], str):
         raise ValueError(
             f"trainer.val_check_interval is {options['val_check_interval']}: it must be a number of batches, since the "
