@@ -82,7 +82,7 @@ def read(folder: Path, dtype: torch.dtype = torch.float32) -> Public:
         else:
             found, files = _weights(folder)
             files = [folder / CONFIG, *files]
-        search = {**config, **_generation(folder)}
+        search = _search(folder, config)
         settings = _settings(config)
         sizes = [len(found[name]) for name in _embeddings(config)]
         if native:
@@ -171,15 +171,16 @@ def _languages(folder: Path) -> dict[str, str | None]:
     return {"grain": None, **names} if all(map(_LANGUAGE.fullmatch, map(str, names.values()))) else {}
 
 
-def _generation(folder: Path) -> dict[str, Any]:
-    """Its `generation_config.json`, if it has one. Warns of settings of a search that is not ours."""
+def _search(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of its search, in `generation_config.json` or, of older models, among the others. Warns of those
+    that ours has not."""
     path = folder / "generation_config.json"
-    found = read_json(path) if path.is_file() else {}
+    found = {**config, **(read_json(path) if path.is_file() else {})}
     if other := [
         f"{name}={found[name]}" for name, usual in _UNREAD.items() if found.get(name, usual) not in (usual, None)
     ]:
         what = "not read, so that texts may differ from those of transformers"
-        warnings.warn(f"{path}: {', '.join(other)}: {what}", stacklevel=2)
+        warnings.warn(f"{folder}: {', '.join(other)}: {what}", stacklevel=2)
     return found
 
 

@@ -97,9 +97,10 @@ def main(options: Options, given: Sequence[str]) -> None:
     moved = sum(found[0].segments != given[0].segments for found, given in zip(ranked, lists, strict=True))
     summary = f"the best hypothesis changed in {moved} of {len(records)} documents; " if listed else ""
     tokens = sum(score.tokens for score in best)
+    mean = sum(score.log_probability for score in best) / max(1, tokens)  # a public model writes nothing for no segment
     print(
         f"{summary}{counted(len(records), 'translation')} ({field}), {tokens:,} tokens: log-probability "
-        f"{sum(score.log_probability for score in best) / tokens:.4f} nats/token, perplexity {perplexity(best):.3f}",
+        f"{mean:.4f} nats/token" + (f", perplexity {perplexity(best):.3f}" if tokens else ""),
         file=sys.stderr,
     )
 

@@ -113,9 +113,9 @@ def score_documents(
 def perplexity(scores: Sequence[DocumentScore]) -> float:
     """exp of the mean negative log-probability per token, over all documents. ValueError without any."""
     tokens = sum(score.tokens for score in scores)
-    if not scores:
+    if not tokens:
         raise ValueError("no translations to compute the perplexity of")
-    return math.exp(-sum(score.log_probability for score in scores) / max(1, tokens))
+    return math.exp(-sum(score.log_probability for score in scores) / tokens)
 
 
 @dataclass(frozen=True)

@@ -242,7 +242,7 @@ class PieceTranslator:
         do not mix documents whose caches do not fit into memory together: each batch would read them again."""
         limit, forced = self.config.memory_limit_bytes, any(piece.forced for piece in pieces)
         if limit is None or not sources:
-            sizes = {piece.known: _size(piece.known) for piece in pieces}
+            sizes = {known: _size(known) for known in {piece.known for piece in pieces}}
             groups = runs([(place, sizes.pop(pieces[place].known, 0)) for place in sources], CACHED)
             lengths = ({place: len(sources[place]) for place in group} for group in groups)
             return [batch for some in lengths for batch in make_batches(some, self.config)]

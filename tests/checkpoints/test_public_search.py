@@ -117,9 +117,7 @@ def test_scores_may_leave_pads_out(pairs: Callable[[str], Pair], tmp_path: Path)
 
 
 def test_settings_of_a_search_that_ours_lacks_are_named(pairs: Callable[[str], Pair], tmp_path: Path) -> None:
-    with pytest.warns(
-        UserWarning, match=r"generation_config\.json: early_stopping=True, no_repeat_ngram_size=3: not read"
-    ):
+    with pytest.warns(UserWarning, match=r"model: early_stopping=True, no_repeat_ngram_size=3: not read"):
         edited(pairs("marian"), tmp_path / "model", early_stopping=True, no_repeat_ngram_size=3, min_length=0)
     with pytest.raises(ValueError, match=r"other: its length_penalty is -1\.0, which prefers short texts"):
         edited(pairs("marian"), tmp_path / "other", num_beams=2, length_penalty=-1.0)
