@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from scaleformer.checkpoints.model_file import LoadedModel, load_model
+from scaleformer.checkpoints.run_config import trained_mode
 from scaleformer.data.tokenizer import TokenizerConfig
 from scaleformer.data.tokenizer_extension import Extension, extend, read_words
 from scaleformer.model.config import ModelConfig
@@ -76,6 +77,21 @@ def inherited(
     groups = {"model": model, "tokenizer": tokenizer}
     made = {group: take(config[group], theirs, group) for group, theirs in groups.items()}
     return {**config, **made}, [f"init_from {config['init_from']}: as there: {', '.join(taken)}"] if taken else []
+
+
+def shut_gates(
+    config: Mapping[str, Any], parent: LoadedModel, given: Iterable[str] | None
+) -> tuple[dict[str, Any], list[str]]:
+    """A configuration whose gates of other segments begin shut where a model of sentences goes on with documents, and a
+    note: what such a parent has learned of them, from its separators alone, says nothing about other segments."""
+    key, attention = "model.attention.shut", config["model"]["attention"]
+    modes = trained_mode(parent.config), trained_mode(config)
+    named = given is None or any(override.lstrip("+").partition("=")[0] == key for override in given)
+    apart = config["model"]["separate_segments"]  # its gates begin shut anyway
+    if named or apart or modes != ("segment", "document") or attention.get("shut") is not False:
+        return dict(config), []
+    model = {**config["model"], "attention": {**attention, "shut": True}}
+    return {**config, "model": model}, [f"init_from {config['init_from']}: a model of sentences: {key}=true"]
 
 
 def check_tokenizers(parent: LoadedModel, config: TokenizerConfig) -> None:

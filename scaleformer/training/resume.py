@@ -100,8 +100,9 @@ def check_settings(package: Mapping[str, Any], config: Mapping[str, Any]) -> Non
     config = {**usual, **config}
     for group in FIXED:
         saved = _flat(before[group], group)
-        for name in [key for key, value in saved.items() if value == "segment_recall"]:  # runs from before the option
-            saved.setdefault(f"{name.removesuffix('.name')}.document_layers", None)
+        for name in [key for key, value in saved.items() if value == "segment_recall"]:  # runs from before the options
+            for option, usual_value in (("document_layers", None), ("shut", False)):
+                saved.setdefault(f"{name.removesuffix('.name')}.{option}", usual_value)
         for name, value in _flat(config[group], group).items():
             # A group of settings on one side may be a single value on the other: then the depths of names differ.
             others = [key for key in saved if f"{key}.".startswith(f"{name}.") or f"{name}.".startswith(f"{key}.")]

@@ -37,6 +37,7 @@ from scaleformer.training.initialization import (
     inherited,
     load_parent,
     origin_of,
+    shut_gates,
     tokenizer_settings,
     transfer_weights,
 )
@@ -145,6 +146,8 @@ def build(config: Mapping[str, Any], signals: SignalWatch, given: Sequence[str] 
     elif settings.init_from:
         parent = load_parent(settings.init_from)
         config, notes = inherited(config, asdict(parent.model.config), tokenizer_settings(parent), given)
+        config, shut = shut_gates(config, parent, given)
+        notes += shut
     settings = read_settings(config)
     check_searches(settings, given or () if package is None else ())  # older versions began runs with such settings
     step = 0 if package is None else package["step"]

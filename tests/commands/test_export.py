@@ -57,7 +57,7 @@ def test_other_options_of_the_attention(run: Path, tmp_path: Path, monkeypatch, 
     [
         (
             "{keep: 3}",
-            "has no option keep; it has algorithm, document_layers, explore, horizon, kept, near, recency, slope",
+            "has no option keep; it has algorithm, document_layers, explore, horizon, kept, near, recency, shut, slope",
         ),
         ("{near: 2}", "near cannot be changed after training: the weights of"),
         ("{kept: 0}", "model.attention.kept is 0: it must be an int of at least 1"),

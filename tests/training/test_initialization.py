@@ -80,6 +80,38 @@ def test_unused_weights_of_the_parent_are_named(parent: Path, cache: Path, tmp_p
     assert note.endswith("initialized as usual: none; not used from the parent: decoder.1")
 
 
+def test_the_gates_of_a_model_of_sentences_begin_shut_for_documents(
+    cache: Path, command: Command, tmp_path: Path
+) -> None:
+    parent, said = tmp_path / "sentences", "a model of sentences: model.attention.shut=true"
+    training.run(configure(parent, cache, *OPTIONS, "trainer.max_steps=2", "data.level=segment"))
+
+    def gates(name: str, *more: str, steps: int = 2) -> tuple[dict[str, torch.Tensor], str]:
+        place = f"hydra.run.dir={tmp_path / name}", f"init_from={parent}"
+        code, out, err = command(*(more or place), f"trainer.max_steps={steps}")
+        assert code == 0, err
+        model = load_model(tmp_path / name).model.state_dict()
+        return {key: weight for key, weight in model.items() if "gate_" in key or "_gate" in key}, out
+
+    with SignalWatch() as signals:
+        parts = training.build(configure(tmp_path, cache, *OPTIONS, f"init_from={parent}"), signals, ["init_from=x"])
+    assert f"init_from {parent}: {said}" in parts.notes
+    shut = {key: weight for key, weight in parts.module.model.state_dict().items() if key.endswith("gate_factor")}
+    assert len(shut) == 3  # of the layer of encoder and of decoder that sees the document
+    assert all(weight.sum(1).tolist() == [1, 1] for weight in shut.values())
+    assert all(weight[:, weight.shape[1] // 2].tolist() == [1, 1] for weight in shut.values())
+    for n, kept in enumerate(("data.level=segment", "model.attention.shut=false")):
+        found, out = gates(f"kept{n}", f"hydra.run.dir={tmp_path / f'kept{n}'}", f"init_from={parent}", kept)
+        assert all(key.endswith("log_gate") for key in found)
+        assert said not in out
+    whole, out = gates("whole", steps=4)
+    assert said in out
+    assert whole.keys() == shut.keys()
+    gates("parts")
+    gates("parts", f"resume={tmp_path / 'parts'}", steps=4)  # keeps to it
+    assert_same(tmp_path / "whole", tmp_path / "parts")
+
+
 def test_every_record_of_a_run_holds_the_hash_of_its_parent(parent: Path, cache: Path, tmp_path: Path) -> None:
     run, child = tmp_path / "run", tmp_path / "child"
     options = (*OPTIONS, "trainer.max_steps=2", "test.ter=false", "decoding.max_length_ratio=0.1")

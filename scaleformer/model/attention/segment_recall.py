@@ -49,6 +49,7 @@ class SegmentRecallAttention(Attention):
     algorithm  as in `segment_recall_attention`
     document_layers  the top layers of encoder and of decoder that see the document; those below them see their own
                      segment alone. None: all see it
+    shut       g is 0 at first but for the own segment: a factor that opens where it helps; `slope` has no effect
     """
 
     held: ClassVar[Held] = Held(tiles=700, aside=3)
@@ -61,7 +62,7 @@ class SegmentRecallAttention(Attention):
         self, site: str, width: int, heads: int, near: Natural = 3, horizon: Positive = 16, slope: float = 1.0,
         kept: Positive = 64, recency: Annotated[float, Range(ge=0)] = 1.0, explore: Annotated[float, Range(ge=0)] = 1.0,
         algorithm: Annotated[str, OneOf(RECALL_ALGORITHMS)] = "auto", document_layers: Natural | None = None,
-        layer: int = 0, layers: int = 1,
+        shut: bool = False, layer: int = 0, layers: int = 1,
     ) -> None:  # fmt: skip
         super().__init__(site, width, heads)
         self.own_segment = document_layers is not None and layer < layers - document_layers
@@ -79,11 +80,16 @@ class SegmentRecallAttention(Attention):
             self.log_gate, self.salience = log_gate(heads, near + 1, slope), nn.Parameter(salience)
         slopes = torch.tensor([recency * _RECENCY[head % len(_RECENCY)] for head in range(heads)])
         self.register_buffer("recency", slopes, persistent=False)
+        if shut:
+            self._shut()
 
     def begin_apart(self) -> None:
         if self.site != "cross":
             nn.init.zeros_(self.relative_embedding)
-        if self.own_segment:
+        self._shut()
+
+    def _shut(self) -> None:
+        if self.own_segment or self.log_gate is None:
             return
         reach = self.log_gate.shape[1] // 2
         factors = torch.full_like(self.log_gate, SHUT)  # at 0 it would have no gradient

@@ -144,6 +144,8 @@ def test_a_gate_that_begins_shut_opens_where_the_segment_before_decides(algorith
     attention = build_attention({"name": "segment_recall", "algorithm": algorithm}, "encoder", 16, 2)
     assert isinstance(attention, SegmentRecallAttention)
     attention.begin_apart()
+    shut = build_attention({"name": "segment_recall", "shut": True}, "encoder", 16, 2)
+    assert torch.equal(shut.gate, attention.gate)
     x = torch.randn(8, 12, 16)
     segments = (torch.arange(12) // 6).repeat(8, 1)
     layout = SegmentLayout(segments, segments)
