@@ -10,9 +10,9 @@ import numpy as np
 from scaleformer.data.config import MissingSplit
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.sources import SplitSource
+from scaleformer.evaluation.scores import check_references
 from scaleformer.model.transformer import Transformer
-from scaleformer.system.schema import shown
-from scaleformer.text.documents import Document, one_line
+from scaleformer.text.documents import Document
 from scaleformer.training.settings import Settings
 
 
@@ -56,10 +56,10 @@ def check_searches(settings: Settings, given: Sequence[str]) -> None:
 
 
 def _check_references(documents: Sequence[Document], source: SplitSource) -> None:
-    lacking = [document.id for document in documents if not document.target]
-    if lacking or not any(one_line(document.target).strip() for document in documents):
-        what = f"document {shown(lacking[0])} has no reference" if lacking else "all references are empty"
-        raise MissingSplit(f"{source.where}: {what}: there is nothing to score against in {source.name!r}")
+    try:
+        check_references(documents)
+    except ValueError as error:
+        raise MissingSplit(f"{source.where}: {error} in {source.name!r}") from error
 
 
 def check_lengths(model: Transformer, settings: Settings, data: DocumentDataModule) -> None:

@@ -292,7 +292,11 @@ def test_an_unwritable_run_folder(command: Command, refusal: Callable[..., str],
 
 
 @pytest.mark.parametrize(
-    ("target", "what"), [(["", " "], "all references are empty"), ([], "document '(two/)?x' has no ref")]
+    ("target", "what"),
+    [
+        (["", " "], "the references are empty: there is nothing to score against in 'test'"),
+        ([], "document '(two/)?x' has no reference to score against in 'test'"),
+    ],
 )
 def test_references_without_text_are_refused_before_training(
     tmp_path: Path, refusal: Callable[..., str], target: list[str], what: str
