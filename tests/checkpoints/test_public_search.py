@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from scaleformer.checkpoints import public
 from scaleformer.checkpoints.model_file import load_model
-from scaleformer.translation.log_probabilities import rescore, score_documents
+from scaleformer.translation.log_probabilities import perplexity, rescore, score_documents
 from scaleformer.translation.translations import DocumentHypothesis
 from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import PAD, SEP
@@ -119,6 +119,12 @@ def test_scores_may_leave_pads_out(pairs: Callable[[str], Pair], tmp_path: Path)
 def test_settings_of_a_search_that_ours_lacks_are_named(pairs: Callable[[str], Pair], tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"model: early_stopping=True, no_repeat_ngram_size=3: not read"):
         edited(pairs("marian"), tmp_path / "model", early_stopping=True, no_repeat_ngram_size=3, min_length=0)
+    older = shutil.copytree(pairs("marian").folder, tmp_path / "older")  # all settings in one file
+    (older / "generation_config.json").unlink()
+    settings = {**json.loads((older / "config.json").read_text()), "min_length": 2, "num_beams": 3}
+    (older / "config.json").write_text(json.dumps(settings))
+    with pytest.warns(UserWarning, match=r"older: min_length=2: not read"):
+        assert load_model(older).config["decoding"]["beam_size"] == 3
     with pytest.raises(ValueError, match=r"other: its length_penalty is -1\.0, which prefers short texts"):
         edited(pairs("marian"), tmp_path / "other", num_beams=2, length_penalty=-1.0)
 
@@ -138,6 +144,10 @@ def test_texts_are_scored_as_transformers_scores_them(pairs: Callable[[str], Pai
         wanted = logits.log_softmax(1).gather(1, labels[0][:, None]).sum().item()
         assert segment.log_probability == pytest.approx(wanted, abs=2e-3)
         assert segment.tokens == labels.shape[1]
+    [empty] = score_documents(translator, [sources], [[]], alone=True)
+    assert (empty.tokens, empty.log_probability) == (0, 0.0)
+    with pytest.raises(ValueError, match="no translations to compute the perplexity of"):
+        perplexity([empty])
     [listed] = rescore(translator, [sources], [[DocumentHypothesis(tuple(targets), 0.0, 0.0, True)]])
     assert listed[0].own.log_probability == pytest.approx(score.log_probability, abs=1e-4)
 
