@@ -2,6 +2,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Python compiles what it imports once and keeps it. Where it may not, as in many containers, each start would compile all
+# of PyTorch anew, which takes half a minute on slow machines: then the installation compiles.
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt $(if $(PYTHONDONTWRITEBYTECODE),--compile,--no-compile)
 # and what it imports, without what it pins
 JOEYNMT := joeynmt tensorboard absl-py subword-nmt importlib_metadata lazy-importer zipp
 
@@ -15,8 +18,8 @@ install: $(STAMP)  ## Make .venv and install the package with its pinned depende
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --no-compile --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install -q --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev,documents,serve]'
+	$(PIP) torch
+	$(PIP) -e '.[dev,documents,serve]'
 	touch $@
 	@echo "the program is $(BIN)/scaleformer; to type scaleformer alone: source $(BIN)/activate"
 
@@ -43,7 +46,7 @@ docs-check: install  ## Run the commands that the pages show, as far as the embe
 	$(BIN)/python -m scripts.pages.commands
 
 bench: install  ## Time attention, training and decoding beside their peers; writes docs/benchmarks.md
-	$(BIN)/python -m pip install -q --no-compile --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(PIP) -e '.[bench]'
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -c constraints.txt $(JOEYNMT)
 	$(BIN)/python -m scripts.bench_attention
 	TORCH_CPP_LOG_LEVEL=ERROR $(BIN)/python -m scripts.bench_training
@@ -51,7 +54,7 @@ bench: install  ## Time attention, training and decoding beside their peers; wri
 	$(BIN)/python -m scripts.pages.benchmarks
 
 bench-gpu: install  ## Time training steps, attention and decoding on a GPU in some 10 minutes; continues where it was
-	$(BIN)/python -m pip install -q --no-compile --disable-pip-version-check -c constraints.txt -e '.[bench]' flash-linear-attention
+	$(PIP) -e '.[bench]' flash-linear-attention
 	$(BIN)/python -m scripts.bench_gpu --parts step attention check profile decode
 
 MINUTES ?= 60

@@ -12,7 +12,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from scaleformer.cli.line import last_value
 from scaleformer.cli.resume import resumed_arguments
-from scaleformer.training.run import Start, run
 from scaleformer.training.settings import Settings
 
 
@@ -51,6 +50,8 @@ def rewrite(arguments: list[str]) -> list[str]:
 
 def main(config: DictConfig, given: Sequence[str]) -> float | None:
     """Train in Hydra's folder of the run; return the best value of the metric that decides best.ckpt."""
+    from scaleformer.training.run import Start, run  # with Lightning, which takes seconds: not for help or a wrong word
+
     hydra = HydraConfig.get()
     config.run_dir = hydra.runtime.output_dir  # whatever folder a setting names
     experiment = hydra.runtime.choices.get("experiment")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
-
-import pytorch_lightning as pl
-from pytorch_lightning.callbacks import Timer
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scaleformer.batch import Batch
 from scaleformer.data.sampler import Position, Recipe
+
+if TYPE_CHECKING:
+    import pytorch_lightning as pl
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +122,11 @@ def last_step(until: float, max_steps: int) -> int | None:
 
 def share_of_time(trainer: pl.Trainer | None) -> float | None:
     """The share of `trainer.max_time` that has passed; None without such a limit."""
-    timers = [c for c in trainer.callbacks if isinstance(c, Timer)] if trainer is not None else []  # type: ignore[attr-defined]
+    if trainer is None:
+        return None
+    from pytorch_lightning.callbacks import Timer  # takes seconds, which help and a wrong word need not wait for
+
+    timers = [c for c in trainer.callbacks if isinstance(c, Timer)]  # type: ignore[attr-defined]
     left = [(timer.time_elapsed(), timer.time_remaining()) for timer in timers]
     return next((passed / max(passed + rest, 1e-9) for passed, rest in left if rest is not None), None)
 

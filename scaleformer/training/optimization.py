@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import pytorch_lightning as pl
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from scaleformer.data.stages import check_clock, share_of_time
 from scaleformer.system.schema import Natural, OneOf, Range, Share, check_fields
+
+if TYPE_CHECKING:
+    import pytorch_lightning as pl
 
 OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 

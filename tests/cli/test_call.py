@@ -264,9 +264,11 @@ def test_a_folder_of_settings_is_that_of_the_caller(tmp_path: Path, monkeypatch:
         assert split_flags(words) == (words, [])
 
 
-def test_quoting_does_not_load_what_only_a_training_needs() -> None:
+def test_quoting_and_help_do_not_load_what_only_a_training_needs() -> None:
     program = (
         "import sys; from scaleformer.cli.command import module_of, names_of; from scaleformer.cli.line import typed\n"
+        "from scaleformer.cli.help import describe\n"
+        "assert 'trainer.max_steps' in describe('train')\n"
         "kind = names_of(module_of('evaluate'))\n"
         "print([typed(f'{name}=1', kind) for name in ('decoding.beam_size', 'data.path', 'hydra.run.dir')])\n"
         "assert 'pytorch_lightning' not in sys.modules"
