@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hydra._internal.hydra import Hydra
 
 # Set before torch is imported, and for the processes that tests start: two workers on two cores want a thread each.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -23,10 +24,12 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _without_curves() -> Iterator[None]:
-    """Trainings of a few steps would spend most of their time on their figure: only those with `curves` draw it."""
+def _without_what_takes_longest() -> Iterator[None]:
+    """Trainings of a few steps would spend most of their time on their figure: only those with `curves` draw it. And
+    Hydra would compose each configuration twice to know its mode, which `-m` says, too."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "plot_learning_curves", lambda _: None)
+        patch.setattr(Hydra, "get_mode", lambda *_, **__: None)
         yield
 
 

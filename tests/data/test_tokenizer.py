@@ -58,7 +58,7 @@ def test_any_text_round_trips(tokenizer: Tokenizer, text: str) -> None:
     assert tokenizer.decode(ids) == text
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(segments=st.lists(TEXT, max_size=5))
 def test_any_segments_round_trip(tokenizer: Tokenizer, segments: list[str]) -> None:
     ids = tokenizer.encode_segments(segments)

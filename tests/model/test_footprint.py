@@ -11,7 +11,7 @@ from scaleformer.model.transformer import ENCODED_AT_ONCE, Transformer
 from tests.helpers import make_batch, make_model
 from tests.model.test_transformer import CHOICES
 
-LENGTHS = [(1, 1, 9), (3, 2, 30), (2, 1, 70)]  # documents, beams, steps
+LENGTHS = [(1, 1, 9), (3, 2, 25), (2, 1, 50)]  # documents, beams, steps
 
 
 def spans(size: int, count: int) -> tuple[int, ...]:
