@@ -80,15 +80,17 @@ def inherited(
 
 
 def shut_gates(
-    config: Mapping[str, Any], parent: LoadedModel, given: Iterable[str] | None
+    config: Mapping[str, Any], single: bool, given: Iterable[str] | None
 ) -> tuple[dict[str, Any], list[str]]:
-    """A configuration whose gates of other segments begin shut where a model of sentences goes on with documents, and a
-    note: what such a parent has learned of them, from its separators alone, says nothing about other segments."""
+    """A configuration whose gates of other segments begin shut where a model of single segments goes on with documents,
+    and a note: what it has learned of them, from its separators alone, says nothing about other segments.
+
+    single  whether the parent is such a model, or the run that is resumed began with one
+    """
     key, attention = "model.attention.shut", config["model"]["attention"]
-    modes = trained_mode(parent.config), trained_mode(config)
     named = given is None or any(override.lstrip("+").partition("=")[0] == key for override in given)
     apart = config["model"]["separate_segments"]  # its gates begin shut anyway
-    if named or apart or modes != ("segment", "document") or attention.get("shut") is not False:
+    if not single or named or apart or trained_mode(config) != "document" or attention.get("shut") is not False:
         return dict(config), []
     model = {**config["model"], "attention": {**attention, "shut": True}}
     return {**config, "model": model}, [f"init_from {config['init_from']}: a model of sentences: {key}=true"]

@@ -15,7 +15,7 @@ from rich.console import Console
 from scaleformer.checkpoints.lightning_io import SafeCheckpointIO
 from scaleformer.checkpoints.model_file import LoadedModel, load_origin
 from scaleformer.checkpoints.package import make_package, read_tokenizers
-from scaleformer.checkpoints.run_config import from_here
+from scaleformer.checkpoints.run_config import from_here, trained_mode
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.quality.training import corpus_warnings
 from scaleformer.data.report import DataReport
@@ -142,11 +142,12 @@ def build(config: Mapping[str, Any], signals: SignalWatch, given: Sequence[str] 
         config = {**config, "data": from_here(config["data"], package["config"])}
         if settings.init_from:  # the parent may be gone: its sizes are those of the run
             config, _ = inherited(config, package["model"], package["config"]["tokenizer"], given)
+            config, _ = shut_gates(config, package["model"]["attention"].get("shut", False), given)
         check_settings(package, config)
     elif settings.init_from:
         parent = load_parent(settings.init_from)
         config, notes = inherited(config, asdict(parent.model.config), tokenizer_settings(parent), given)
-        config, shut = shut_gates(config, parent, given)
+        config, shut = shut_gates(config, trained_mode(parent.config) == "segment", given)
         notes += shut
     settings = read_settings(config)
     check_searches(settings, given or () if package is None else ())  # older versions began runs with such settings

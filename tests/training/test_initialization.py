@@ -107,7 +107,8 @@ def test_the_gates_of_a_model_of_sentences_begin_shut_for_documents(
     whole, out = gates("whole", steps=4)
     assert said in out
     assert whole.keys() == shut.keys()
-    gates("parts")
+    named = f"hydra.run.dir={tmp_path / 'parts'}", f"init_from={parent}", "model/attention=segment_recall"
+    gates("parts", *named)
     gates("parts", f"resume={tmp_path / 'parts'}", steps=4)  # keeps to it
     assert_same(tmp_path / "whole", tmp_path / "parts")
 
