@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Python compiles what it imports once and keeps it. Where it may not, as in many containers, each start would compile all
-# of PyTorch anew, which takes half a minute on slow machines: then the installation compiles.
+# of PyTorch anew, for many seconds: then the installation compiles.
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt $(if $(PYTHONDONTWRITEBYTECODE),--compile,--no-compile)
 # and what it imports, without what it pins
 JOEYNMT := joeynmt tensorboard absl-py subword-nmt importlib_metadata lazy-importer zipp

@@ -94,8 +94,11 @@ def test_the_gates_of_a_model_of_sentences_begin_shut_for_documents(
         return {key: weight for key, weight in model.items() if "gate_" in key or "_gate" in key}, out
 
     with SignalWatch() as signals:
-        parts = training.build(configure(tmp_path, cache, *OPTIONS, f"init_from={parent}"), signals, ["init_from=x"])
+        config = configure(tmp_path, cache, *OPTIONS, f"init_from={parent}", "adapter.rank=2")
+        parts = training.build(config, signals, ["init_from=x"])
     assert f"init_from {parent}: {said}" in parts.notes
+    trained = {key for key, weight in parts.module.model.named_parameters() if weight.requires_grad}
+    assert sum(key.endswith("gate_factor") for key in trained) == 3  # beside adapters, too
     shut = {key: weight for key, weight in parts.module.model.state_dict().items() if key.endswith("gate_factor")}
     assert len(shut) == 3  # of the layer of encoder and of decoder that sees the document
     assert all(weight.sum(1).tolist() == [1, 1] for weight in shut.values())

@@ -62,7 +62,7 @@ def in_double_precision(single: Case) -> Case:
         (False, {"horizon": 3, "per_head": True}, False, "one-token", (33, 70, 2, 9)),
         (False, {"horizon": 40}, True, "long", (40, 40, 0, 5)),
         (True, {}, False, "short", (1, 1, 3, 4)),
-        (True, {"horizon": 3}, True, "short", (40, 40, 0, 0)),
+        (True, {"horizon": 3}, True, "short", (70, 70, 0, 0)),
         (False, {}, True, "short", (33, 40, 0, 0)),
     ],
     ids=str,
